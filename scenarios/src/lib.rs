@@ -1,0 +1,1 @@
+//! softroce: scenarios, their runner and report.

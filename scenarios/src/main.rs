@@ -1,0 +1,2 @@
+//! The `softroce` program.
+fn main() {}

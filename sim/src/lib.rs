@@ -1,0 +1,21 @@
+//! A RoCE network card written in software, and the network it lives in.
+//!
+//! The rooms, and the direction in which they may know of each other:
+//!
+//! ```text
+//! fabric, port  ->  card  ->  memory  ->  wire
+//! ```
+//!
+//! * [`wire`]: what crosses the network: headers, packets, frames, ICRC, captures.
+//! * [`memory`]: protection domains, regions and keys: who may touch what.
+//! * [`card`]: the software RNIC, a state machine without I/O.
+//! * [`fabric`]: virtual time: clock and event queue, links, switches, faults.
+//! * [`port`]: real time: sockets.
+
+pub mod card;
+pub mod fabric;
+pub mod memory;
+pub mod port;
+pub mod random;
+pub mod time;
+pub mod wire;
