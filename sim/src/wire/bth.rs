@@ -269,7 +269,7 @@ mod tests {
         #[test]
         fn each_setter_touches_its_own_field(bytes: [u8; 12], v: u32, on: bool) {
             let b = Bth::from_bytes(&bytes);
-            for (set, mask) in [
+            let cases: [(Bth, [u8; 12]); 10] = [
                 (b.with_opcode(Opcode(v as u8)), [0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
                 (b.with_solicited(on), [0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
                 (b.with_mig_req(on), [0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -280,8 +280,9 @@ mod tests {
                 (b.with_dest_qp(QpNumber::new(v)), [0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
                 (b.with_ack_req(on), [0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0]),
                 (b.with_psn(Psn::new(v)), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff]),
-            ] {
-                for (i, &m) in (mask as [u8; 12]).iter().enumerate() {
+            ];
+            for (set, mask) in cases {
+                for (i, &m) in mask.iter().enumerate() {
                     prop_assert_eq!((set.to_bytes()[i] ^ bytes[i]) & !m, 0);
                 }
             }
