@@ -1,1 +1,5 @@
-//! To be filled.
+//! The software RNIC: a state machine without I/O.
+
+pub mod env;
+
+pub use env::{Deed, Env, PriorityMask, Refusal};
