@@ -76,6 +76,44 @@ pub enum Refusal {
     Nak,
 }
 
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 13] = [
+        Refusal::BadIcrc,
+        Refusal::UnknownQueuePair,
+        Refusal::WrongState,
+        Refusal::WrongService,
+        Refusal::WrongAddress,
+        Refusal::BadPkey,
+        Refusal::Malformed,
+        Refusal::Ghost,
+        Refusal::Duplicate,
+        Refusal::OutOfSequence,
+        Refusal::ReceiverNotReady,
+        Refusal::NoResources,
+        Refusal::Nak,
+    ];
+
+    /// A name for reports: `bad-icrc`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::BadIcrc => "bad-icrc",
+            Refusal::UnknownQueuePair => "unknown-qp",
+            Refusal::WrongState => "wrong-state",
+            Refusal::WrongService => "wrong-service",
+            Refusal::WrongAddress => "wrong-address",
+            Refusal::BadPkey => "bad-pkey",
+            Refusal::Malformed => "malformed",
+            Refusal::Ghost => "ghost",
+            Refusal::Duplicate => "duplicate",
+            Refusal::OutOfSequence => "out-of-sequence",
+            Refusal::ReceiverNotReady => "receiver-not-ready",
+            Refusal::NoResources => "no-resources",
+            Refusal::Nak => "nak",
+        }
+    }
+}
+
 /// A set of Ethernet priorities.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PriorityMask(pub u8);

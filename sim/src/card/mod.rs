@@ -1,5 +1,88 @@
 //! The software RNIC: a state machine without I/O.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`engine`](Card) | the card: packets in, packets out, timers |
+//! | `control` | making and changing queue pairs, completion queues, regions |
+//! | [`qp`] | a queue pair: requester, completer, responder |
+//! | [`queue`] | the rings between a program and its card |
+//! | [`work`] | work requests and completions |
+//! | [`recovery`] | go-back-N and go-back-0 |
+//! | [`config`] | what a card is like |
+//! | [`env`] | what a card asks of its driver |
+//! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
+//! | [`codes`] | encoded times and credits |
+//!
+//! A work request walks through it like this: the program writes it into a ring
+//! ([`QueuePair::post_send`]) and rings the [doorbell](Card::doorbell); the driver pulls
+//! [packets](Card::next_packet); the peer's card [receives](Card::receive) them, writes memory and
+//! answers; the answer retires the request, and the program [polls](CompletionQueue::poll) its
+//! completion.
+//!
+//! The driver keeps one promise: after any call it asks [`Card::pending`] and [`Card::next_timeout`]
+//! again.
 
+pub mod codes;
+pub mod config;
+mod control;
+pub mod counters;
+mod engine;
 pub mod env;
+pub mod qp;
+pub mod queue;
+pub mod recent;
+pub mod recovery;
+pub mod work;
 
+pub use config::{CardConfig, Timing};
+pub use control::CreateError;
+pub use counters::{Counters, NakCounts, RefusalCounts};
+pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
+pub use qp::State;
+pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
+pub use recent::{Rare, Recent};
+pub use work::{
+    Completion, CompletionKind, CompletionQueue, CqId, PostError, QueuePair, RecvRequest, Remote,
+    SendRequest, Sge, Status, Work,
+};
+
+use crate::wire::QpNumber;
+
+/// Something a program did not ask for (`ibv_async_event`, 11.6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncEvent {
+    /// A completion queue ran over.
+    CqError(CqId),
+    /// A queue pair went into error without a request to blame.
+    QpFatal(QpNumber),
+    /// A peer's request had a key, range or rights that do not allow it.
+    QpAccessError(QpNumber),
+    /// A peer's request was invalid.
+    QpRequestError(QpNumber),
+    /// The first packet arrived while the queue pair was ready to receive.
+    CommunicationEstablished(QpNumber),
+    /// Nothing of the send queue is under way any more.
+    SqDrained(QpNumber),
+}
+
+/// The card's side of a completion queue.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    ring: queue::Writer<Completion>,
+    overrun: bool,
+    /// Queue pairs that complete into it.
+    pub(crate) users: u32,
+}
+
+impl Cq {
+    /// Adds a completion; false if there is no room or has not been once.
+    fn push(&mut self, c: Completion) -> bool {
+        !self.overrun && self.ring.push(c).is_ok()
+    }
+
+    /// Marks it as overrun; true the first time.
+    fn overrun(&mut self) -> bool {
+        !std::mem::replace(&mut self.overrun, true)
+    }
+}

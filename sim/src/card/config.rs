@@ -1,0 +1,61 @@
+//! What a card is like: its address, its habits and its reaction times.
+
+use super::recovery::Recovery;
+use crate::time::Span;
+use crate::wire::{Encapsulation, Gid, MacAddr};
+
+/// Parameters of a card. [`CardConfig::new`] gives those of a card that follows the specification and
+/// takes no time to react.
+#[derive(Clone, Debug)]
+pub struct CardConfig {
+    /// Names the card's random stream, from which keys, addresses and numbers are drawn.
+    pub name: String,
+    /// Address of its port, GID index 0.
+    pub gid: Gid,
+    /// Ethernet address of its port.
+    pub mac: MacAddr,
+    /// RoCEv1 or RoCEv2.
+    pub encapsulation: Encapsulation,
+    /// Recovery from loss.
+    pub recovery: &'static dyn Recovery,
+    /// Request packets after which an acknowledgement is asked for within a message; the last packet of
+    /// a message always asks for one. 1 asks with every packet.
+    pub ack_every: u32,
+    /// Put the number of receive requests into acknowledgements, and heed the peer's (9.7.7.2).
+    pub credits: bool,
+    /// Ethernet priority of acknowledgements and READ responses; `None` is that of the queue pair.
+    pub ack_priority: Option<u8>,
+    /// Reaction times.
+    pub timing: Timing,
+}
+
+/// How long the card takes to react.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timing {
+    /// From a doorbell on an idle send queue to the first packet.
+    pub doorbell: Span,
+    /// From a request packet to its acknowledgement, or the first packet of a READ response.
+    pub ack: Span,
+    /// From a packet to the NAK it causes.
+    pub nak: Span,
+    /// From a NAK or a timeout to the first packet sent again.
+    pub retransmit: Span,
+}
+
+impl CardConfig {
+    /// A card called `name` at `gid` and `mac`, with go-back-N and an acknowledgement every 32 packets
+    /// of a long message.
+    pub fn new(name: impl Into<String>, gid: Gid, mac: MacAddr) -> CardConfig {
+        CardConfig {
+            name: name.into(),
+            gid,
+            mac,
+            encapsulation: Encapsulation::RoceV2,
+            recovery: super::recovery::GO_BACK_N,
+            ack_every: 32,
+            credits: true,
+            ack_priority: None,
+            timing: Timing::default(),
+        }
+    }
+}

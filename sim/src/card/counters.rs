@@ -1,0 +1,97 @@
+//! Plain counters, always on: the first of the three tiers of events.
+
+use super::Refusal;
+use crate::wire::NakCode;
+
+/// What a card has counted since it was made. Comments give the names of rdma_rxe's or ConnectX's
+/// counters where they have one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets handed to the port (`sent_pkts`).
+    pub sent_packets: u64,
+    /// Packets taken from the port (`rcvd_pkts`).
+    pub received_packets: u64,
+    /// Request packets handed to the port.
+    pub request_packets: u64,
+    /// Request packets sent again.
+    pub retransmitted_packets: u64,
+    /// READ response packets handed to the port.
+    pub read_response_packets: u64,
+    /// Positive acknowledgements sent.
+    pub acks_sent: u64,
+    /// Positive acknowledgements received.
+    pub acks_received: u64,
+    /// NAKs sent, by code.
+    pub naks_sent: NakCounts,
+    /// NAKs received, by code; those for sequence are `packet_seq_err`.
+    pub naks_received: NakCounts,
+    /// RNR NAKs sent (`send_rnr_err`).
+    pub rnr_naks_sent: u64,
+    /// RNR NAKs received (`rcvd_rnr_err`).
+    pub rnr_naks_received: u64,
+    /// Transport timers that ran out (`local_ack_timeout_err`).
+    pub timeouts: u64,
+    /// READ responses found missing by a later response (`implied_nak_seq_err`).
+    pub implied_naks: u64,
+    /// Requests that came again (`duplicate_request`).
+    pub duplicate_requests: u64,
+    /// Requests that came after a gap (`out_of_sequence`).
+    pub out_of_sequence: u64,
+    /// Congestion notification packets received (`rp_cnp_handled`).
+    pub cnps_received: u64,
+    /// Packets dropped by the card, by reason.
+    pub refused: RefusalCounts,
+}
+
+/// NAKs by code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NakCounts {
+    /// PSN sequence error.
+    pub sequence: u64,
+    /// Invalid request.
+    pub invalid_request: u64,
+    /// Remote access error.
+    pub remote_access: u64,
+    /// Remote operational error.
+    pub remote_operational: u64,
+}
+
+impl NakCounts {
+    pub(crate) fn count(&mut self, code: NakCode) {
+        match code {
+            NakCode::PsnSequenceError => self.sequence += 1,
+            NakCode::InvalidRequest | NakCode::InvalidRdRequest => self.invalid_request += 1,
+            NakCode::RemoteAccessError => self.remote_access += 1,
+            NakCode::RemoteOperationalError => self.remote_operational += 1,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.sequence + self.invalid_request + self.remote_access + self.remote_operational
+    }
+}
+
+/// Packets dropped by a card, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RefusalCounts([u64; Refusal::ALL.len()]);
+
+impl RefusalCounts {
+    #[inline]
+    pub(crate) fn count(&mut self, why: Refusal) {
+        self.0[why as usize] += 1;
+    }
+
+    /// How many were dropped for `why`.
+    pub fn get(&self, why: Refusal) -> u64 {
+        self.0[why as usize]
+    }
+
+    /// Reasons that occurred, with how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL
+            .into_iter()
+            .map(|r| (r, self.get(r)))
+            .filter(|&(_, n)| n > 0)
+    }
+}

@@ -1,0 +1,325 @@
+//! The card as its driver sees it: packets in, packets out, timers.
+
+use super::AsyncEvent;
+use super::config::CardConfig;
+use super::counters::Counters;
+use super::env::{Deed, Env, PriorityMask, Refusal};
+use super::qp::{Desk, Qp, State};
+use super::recent::Recent;
+use crate::memory::Memory;
+use crate::random::Stream;
+use crate::time::Time;
+use crate::wire::{Damage, Operation, Packet, QpNumber, Route, RouteTable, Service};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// A software RNIC with one port.
+#[derive(Debug)]
+pub struct Card {
+    pub(super) desk: Desk,
+    pub(super) routes: RouteTable,
+    /// By number, from `first_qp` on; a destroyed one leaves its place empty.
+    pub(super) qps: Vec<Option<Box<Qp>>>,
+    pub(super) first_qp: u32,
+    /// Queue pairs that may have packets, by priority.
+    lists: [Lists; 8],
+    pending: PriorityMask,
+    /// Deadlines of queue pairs; each has at most one entry that counts, the one it is `armed` for.
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+/// Queue pairs with something to send in one priority. Answers go first: they free what the peer holds.
+#[derive(Debug, Default)]
+struct Lists {
+    responses: VecDeque<u32>,
+    requests: VecDeque<u32>,
+}
+
+impl Card {
+    /// A card. Keys, addresses and queue pair numbers are drawn from the stream that `seed` and the
+    /// card's name give; `routes` is shared with the driver.
+    pub fn new(config: CardConfig, seed: u64, routes: RouteTable) -> Card {
+        let mut random = Stream::new(seed, &format!("card {}", config.name));
+        // Any start that leaves room for every number and stays clear of 0, 1 and the multicast number.
+        let first_qp = 0x10 + random.below(0x00f0_0000) as u32;
+        Card {
+            desk: Desk {
+                config,
+                memory: Memory::new(random),
+                cqs: Vec::new(),
+                counters: Counters::default(),
+                events: VecDeque::new(),
+            },
+            routes,
+            qps: Vec::new(),
+            first_qp,
+            lists: Default::default(),
+            pending: PriorityMask::NONE,
+            timers: BinaryHeap::new(),
+        }
+    }
+
+    /// Its parameters.
+    pub fn config(&self) -> &CardConfig {
+        &self.desk.config
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.desk.counters
+    }
+
+    /// Rare events of a queue pair, the latest ones.
+    pub fn recent(&self, number: QpNumber) -> Option<&Recent> {
+        self.qps[self.index_of(number)?]
+            .as_deref()
+            .map(|qp| &qp.recent)
+    }
+
+    /// State of a queue pair.
+    pub fn qp_state(&self, number: QpNumber) -> Option<State> {
+        self.qps[self.index_of(number)?]
+            .as_deref()
+            .map(|qp| qp.state)
+    }
+
+    pub(super) fn index_of(&self, number: QpNumber) -> Option<usize> {
+        let index = number.get().wrapping_sub(self.first_qp) as usize;
+        (index < self.qps.len()).then_some(index)
+    }
+
+    /// The program has posted work to a queue pair. (Receive requests need no doorbell, except in the
+    /// error state, where it makes the card flush them.)
+    pub fn doorbell(&mut self, now: Time, number: QpNumber) {
+        let Some(index) = self.index_of(number) else {
+            return;
+        };
+        let Some(qp) = self.qps[index].as_deref_mut() else {
+            return;
+        };
+        match qp.state {
+            State::Rts => qp.send_doorbell(now, &self.desk),
+            State::Error => qp.flush(now, &mut self.desk),
+            _ => {}
+        }
+        self.after(index);
+    }
+
+    /// Takes a packet that arrived, sent along `route`.
+    pub fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
+        self.desk.counters.received_packets += 1;
+        let outcome = self.dispatch(now, packet, route, env);
+        if let Err(why) = outcome {
+            self.desk.counters.refused.count(why);
+            env.observe(|| Deed::Refused {
+                packet: *packet,
+                why,
+            });
+        }
+    }
+
+    fn dispatch<E: Env>(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        route: &Route,
+        env: &mut E,
+    ) -> Result<(), Refusal> {
+        if packet.damage != Damage::None {
+            return Err(Refusal::BadIcrc);
+        }
+        if packet.bth.tver() != 0 {
+            return Err(Refusal::Malformed);
+        }
+        let index = self
+            .index_of(packet.bth.dest_qp())
+            .ok_or(Refusal::UnknownQueuePair)?;
+        let qp = self.qps[index]
+            .as_deref_mut()
+            .ok_or(Refusal::UnknownQueuePair)?;
+        let path = match &qp.path {
+            Some(path) if !matches!(qp.state, State::Reset | State::Init | State::Error) => path,
+            _ => return Err(Refusal::WrongState),
+        };
+        if route.src != path.peer
+            || route.dst != path.own
+            || route.encapsulation != self.desk.config.encapsulation
+        {
+            return Err(Refusal::WrongAddress);
+        }
+        let opcode = packet.bth.opcode();
+        if opcode.operation() == Operation::Cnp {
+            self.desk.counters.cnps_received += 1;
+            return Ok(());
+        }
+        if opcode.service() != Service::Rc {
+            return Err(Refusal::WrongService);
+        }
+        if !pkeys_match(packet.bth.pkey(), crate::wire::Bth::DEFAULT_PKEY) {
+            return Err(Refusal::BadPkey);
+        }
+        let outcome = if opcode.is_response() {
+            qp.receive_response(now, packet, &mut self.desk, env)
+        } else {
+            qp.receive_request(now, packet, &mut self.desk, env)
+        };
+        self.after(index);
+        outcome
+    }
+
+    /// Looks after deadlines that have come. Calling it early does no harm.
+    pub fn advance(&mut self, now: Time) {
+        while let Some(&Reverse((at, index))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let index = index as usize;
+            let Some(qp) = self.qps[index].as_deref_mut() else {
+                continue;
+            };
+            if qp.armed == at {
+                qp.armed = Time::NEVER;
+                qp.requester_timeout(now, &mut self.desk);
+                self.after(index);
+            }
+        }
+    }
+
+    /// The next packet whose priority is in `ready`.
+    pub fn next_packet<E: Env>(
+        &mut self,
+        now: Time,
+        ready: PriorityMask,
+        env: &mut E,
+    ) -> Option<Packet> {
+        loop {
+            let usable = self.pending.and(ready).0;
+            if usable == 0 {
+                return None;
+            }
+            // The highest priority goes first.
+            let priority = usable.ilog2() as u8;
+            if let Some(packet) = self.next_of(now, priority, env) {
+                self.desk.counters.sent_packets += 1;
+                return Some(packet);
+            }
+            self.pending = self.pending.without(priority);
+        }
+    }
+
+    /// The next packet of a priority. A queue pair that gives one goes to the end of its list; one that
+    /// gives none leaves it until something happens to it.
+    fn next_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
+        let lists = usize::from(priority);
+        while let Some(index) = self.lists[lists].responses.pop_front() {
+            let Some(qp) = self.qps[index as usize].as_deref_mut() else {
+                continue;
+            };
+            let packet = qp.next_response(now, &mut self.desk, env);
+            if packet.is_some() && qp.has_responses() {
+                self.lists[lists].responses.push_back(index);
+            } else {
+                qp.listed_response = false;
+            }
+            self.arm(index as usize);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        while let Some(index) = self.lists[lists].requests.pop_front() {
+            let Some(qp) = self.qps[index as usize].as_deref_mut() else {
+                continue;
+            };
+            let packet = qp.next_request(now, &mut self.desk, env);
+            if packet.is_some() && qp.requester.has_work() {
+                self.lists[lists].requests.push_back(index);
+            } else {
+                qp.listed_request = false;
+            }
+            self.arm(index as usize);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        None
+    }
+
+    /// Priorities in which [`Card::next_packet`] may have something.
+    #[inline]
+    pub fn pending(&self) -> PriorityMask {
+        self.pending
+    }
+
+    /// When [`Card::advance`] is to be called; [`Time::NEVER`] if there is nothing to wait for. May be
+    /// too early, never too late.
+    #[inline]
+    pub fn next_timeout(&self) -> Time {
+        match self.timers.peek() {
+            Some(Reverse((at, _))) => *at,
+            None => Time::NEVER,
+        }
+    }
+
+    /// The oldest event the program has not seen.
+    pub fn next_event(&mut self) -> Option<AsyncEvent> {
+        self.desk.events.pop_front()
+    }
+
+    /// After anything that happened to a queue pair: lists it if it may have something to send, and
+    /// sees to its deadline.
+    #[inline]
+    pub(super) fn after(&mut self, index: usize) {
+        let Some(qp) = self.qps[index].as_deref_mut() else {
+            return;
+        };
+        if let Some(path) = &qp.path {
+            if !qp.listed_response && qp.has_responses() {
+                qp.listed_response = true;
+                let p = path.response_priority;
+                self.lists[usize::from(p)].responses.push_back(index as u32);
+                self.pending = self.pending.with(p);
+            }
+            if !qp.listed_request && qp.requester.has_work() {
+                qp.listed_request = true;
+                let p = path.priority;
+                self.lists[usize::from(p)].requests.push_back(index as u32);
+                self.pending = self.pending.with(p);
+            }
+        }
+        self.arm(index);
+    }
+
+    /// Enters the queue pair's deadline if it is earlier than the one entered. A later one is found out
+    /// when the earlier comes.
+    #[inline]
+    fn arm(&mut self, index: usize) {
+        let Some(qp) = self.qps[index].as_deref_mut() else {
+            return;
+        };
+        let deadline = qp.deadline();
+        if deadline < qp.armed {
+            qp.armed = deadline;
+            self.timers.push(Reverse((deadline, index as u32)));
+        }
+    }
+}
+
+/// Equal low 15 bits, and at least one of the two a full member (10.9.3).
+#[inline]
+fn pkeys_match(a: u16, b: u16) -> bool {
+    a & 0x7fff == b & 0x7fff && (a | b) & 0x8000 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pkeys_match;
+
+    #[test]
+    fn two_limited_members_do_not_match() {
+        assert!(pkeys_match(0xffff, 0xffff));
+        assert!(pkeys_match(0x7fff, 0xffff));
+        assert!(!pkeys_match(0x7fff, 0x7fff));
+        assert!(!pkeys_match(0x8001, 0xffff));
+    }
+}

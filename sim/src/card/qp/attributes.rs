@@ -1,0 +1,516 @@
+//! Queue pair attributes, and which of them each change of state needs or takes, as `ibv_modify_qp`
+//! checks them (11.2.5.2).
+
+use super::State;
+use crate::card::work::CqId;
+use crate::memory::{Access, Pd};
+use crate::wire::{Gid, MacAddr, Psn, QpNumber, Vlan};
+
+/// The transport service of a queue pair (`ibv_qp_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+}
+
+/// What a queue pair is made of (`ibv_qp_init_attr`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInit {
+    /// Transport service.
+    pub qp_type: QpType,
+    /// Protection domain.
+    pub pd: Pd,
+    /// Where send completions go.
+    pub send_cq: CqId,
+    /// Where receive completions go.
+    pub recv_cq: CqId,
+    /// Send requests it holds.
+    pub max_send_wr: u32,
+    /// Receive requests it holds.
+    pub max_recv_wr: u32,
+    /// Elements of a send request.
+    pub max_send_sge: u32,
+    /// Elements of a receive request.
+    pub max_recv_sge: u32,
+}
+
+/// A path MTU (`ibv_mtu`): the most payload of one packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mtu {
+    /// 256 bytes.
+    M256,
+    /// 512 bytes.
+    M512,
+    /// 1024 bytes.
+    M1024,
+    /// 2048 bytes.
+    M2048,
+    /// 4096 bytes.
+    M4096,
+}
+
+impl Mtu {
+    /// All five.
+    pub const ALL: [Mtu; 5] = [Mtu::M256, Mtu::M512, Mtu::M1024, Mtu::M2048, Mtu::M4096];
+
+    /// In bytes.
+    #[inline]
+    pub const fn bytes(self) -> u16 {
+        256 << self as u16
+    }
+
+    /// The MTU of `bytes` bytes, if it is one of the five.
+    pub fn from_bytes(bytes: u64) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|m| u64::from(m.bytes()) == bytes)
+    }
+}
+
+/// Where the packets of a connection go (`ibv_ah_attr`). The destination's Ethernet address is given
+/// by whoever resolved it: the network in virtual time, the kernel or ARP in real time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressVector {
+    /// Peer's address.
+    pub dgid: Gid,
+    /// Peer's Ethernet address, or its gateway's.
+    pub dmac: MacAddr,
+    /// Service level; 0 to 7 are the Ethernet priorities (A17.4.2).
+    pub sl: u8,
+    /// Traffic class: DSCP in the upper six bits (CA17-4); the lower two are not used.
+    pub traffic_class: u8,
+    /// TTL or hop limit (CA17-9).
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// UDP source port; `None` lets the card derive it from the two queue pair numbers.
+    pub udp_src: Option<u16>,
+    /// VLAN tag.
+    pub vlan: Option<Vlan>,
+}
+
+/// Attributes for a change (`ibv_qp_attr` and its mask in one: what is `None` is not in the mask).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpAttributes {
+    /// State to go to; `None` keeps it.
+    pub state: Option<State>,
+    /// State the caller believes it is in.
+    pub cur_state: Option<State>,
+    /// Index into the P_Key table.
+    pub pkey_index: Option<u16>,
+    /// Port number, 1 on this card.
+    pub port: Option<u8>,
+    /// What peers may do through this queue pair.
+    pub access: Option<Access>,
+    /// Path.
+    pub address: Option<AddressVector>,
+    /// Path MTU.
+    pub path_mtu: Option<Mtu>,
+    /// Peer's queue pair.
+    pub dest_qp: Option<QpNumber>,
+    /// First PSN the peer sends.
+    pub rq_psn: Option<Psn>,
+    /// First PSN this side sends.
+    pub sq_psn: Option<Psn>,
+    /// READs and atomics the peer may have outstanding here.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// READs and atomics this side has outstanding at most.
+    pub max_rd_atomic: Option<u8>,
+    /// Encoded time an RNR NAK of this side asks the peer to wait, 0 to 31.
+    pub min_rnr_timer: Option<u8>,
+    /// Local ACK timeout exponent, 0 to 31: 4.096 us x 2^n, 0 for never (C9-140).
+    pub timeout: Option<u8>,
+    /// Retries on timeouts and sequence NAKs, 0 to 7.
+    pub retry_cnt: Option<u8>,
+    /// Retries on RNR NAKs, 0 to 7; 7 is "for ever".
+    pub rnr_retry: Option<u8>,
+    /// Raise an event when the send queue is drained.
+    pub sqd_event: Option<bool>,
+}
+
+/// An attribute's bit in the mask, by the name of its field.
+type Field = u32;
+
+const CUR_STATE: Field = 1 << 0;
+const PKEY_INDEX: Field = 1 << 1;
+const PORT: Field = 1 << 2;
+const ACCESS: Field = 1 << 3;
+const ADDRESS: Field = 1 << 4;
+const PATH_MTU: Field = 1 << 5;
+const DEST_QP: Field = 1 << 6;
+const RQ_PSN: Field = 1 << 7;
+const SQ_PSN: Field = 1 << 8;
+const MAX_DEST_RD_ATOMIC: Field = 1 << 9;
+const MAX_RD_ATOMIC: Field = 1 << 10;
+const MIN_RNR_TIMER: Field = 1 << 11;
+const TIMEOUT: Field = 1 << 12;
+const RETRY_CNT: Field = 1 << 13;
+const RNR_RETRY: Field = 1 << 14;
+const SQD_EVENT: Field = 1 << 15;
+
+const NAMES: [&str; 16] = [
+    "cur_state",
+    "pkey_index",
+    "port",
+    "access",
+    "address",
+    "path_mtu",
+    "dest_qp",
+    "rq_psn",
+    "sq_psn",
+    "max_dest_rd_atomic",
+    "max_rd_atomic",
+    "min_rnr_timer",
+    "timeout",
+    "retry_cnt",
+    "rnr_retry",
+    "sqd_event",
+];
+
+/// Why attributes were refused. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ModifyError {
+    /// No queue pair has that number.
+    #[error("queue pair {0} does not exist on this card")]
+    UnknownQueuePair(QpNumber),
+    /// There is no such change of state.
+    #[error("a queue pair does not go from {from} to {to}")]
+    NoTransition {
+        /// State it is in.
+        from: State,
+        /// State asked for.
+        to: State,
+    },
+    /// `cur_state` is not the state.
+    #[error("cur_state is {given}, but the queue pair is in {actual}")]
+    WrongCurrentState {
+        /// State given.
+        given: State,
+        /// State it is in.
+        actual: State,
+    },
+    /// An attribute the change needs is missing.
+    #[error("{attribute} is needed to go from {from} to {to}")]
+    Missing {
+        /// The attribute.
+        attribute: &'static str,
+        /// State it is in.
+        from: State,
+        /// State asked for.
+        to: State,
+    },
+    /// An attribute the change does not take is there.
+    #[error("{attribute} cannot be set going from {from} to {to}")]
+    NotAllowed {
+        /// The attribute.
+        attribute: &'static str,
+        /// State it is in.
+        from: State,
+        /// State asked for.
+        to: State,
+    },
+    /// A value is out of its range.
+    #[error("{attribute} is {value}; the largest value is {limit}")]
+    OutOfRange {
+        /// The attribute.
+        attribute: &'static str,
+        /// Value given.
+        value: u64,
+        /// Largest value there is.
+        limit: u64,
+    },
+    /// The peer's address is of another kind (IPv4, IPv6) than the card's, or a multicast address.
+    #[error("address {0} cannot be reached from this card's address")]
+    Unreachable(Gid),
+}
+
+impl QpAttributes {
+    fn mask(&self) -> Field {
+        let bit = |on: bool, field| if on { field } else { 0 };
+        bit(self.cur_state.is_some(), CUR_STATE)
+            | bit(self.pkey_index.is_some(), PKEY_INDEX)
+            | bit(self.port.is_some(), PORT)
+            | bit(self.access.is_some(), ACCESS)
+            | bit(self.address.is_some(), ADDRESS)
+            | bit(self.path_mtu.is_some(), PATH_MTU)
+            | bit(self.dest_qp.is_some(), DEST_QP)
+            | bit(self.rq_psn.is_some(), RQ_PSN)
+            | bit(self.sq_psn.is_some(), SQ_PSN)
+            | bit(self.max_dest_rd_atomic.is_some(), MAX_DEST_RD_ATOMIC)
+            | bit(self.max_rd_atomic.is_some(), MAX_RD_ATOMIC)
+            | bit(self.min_rnr_timer.is_some(), MIN_RNR_TIMER)
+            | bit(self.timeout.is_some(), TIMEOUT)
+            | bit(self.retry_cnt.is_some(), RETRY_CNT)
+            | bit(self.rnr_retry.is_some(), RNR_RETRY)
+            | bit(self.sqd_event.is_some(), SQD_EVENT)
+    }
+
+    /// Checks the attributes for a queue pair in `from`, and gives the state it goes to.
+    pub(crate) fn check(&self, from: State) -> Result<State, ModifyError> {
+        let to = self.state.unwrap_or(from);
+        let (required, optional) =
+            transition(from, to).ok_or(ModifyError::NoTransition { from, to })?;
+        let mask = self.mask();
+        if let Some(attribute) = first_name(required & !mask) {
+            return Err(ModifyError::Missing {
+                attribute,
+                from,
+                to,
+            });
+        }
+        if let Some(attribute) = first_name(mask & !(required | optional)) {
+            return Err(ModifyError::NotAllowed {
+                attribute,
+                from,
+                to,
+            });
+        }
+        if let Some(given) = self.cur_state
+            && given != from
+        {
+            return Err(ModifyError::WrongCurrentState {
+                given,
+                actual: from,
+            });
+        }
+        self.check_ranges()?;
+        Ok(to)
+    }
+
+    fn check_ranges(&self) -> Result<(), ModifyError> {
+        let limits: [(&'static str, Option<u64>, u64); 10] = [
+            ("pkey_index", self.pkey_index.map(u64::from), 0),
+            ("port", self.port.map(u64::from), 1),
+            ("min_rnr_timer", self.min_rnr_timer.map(u64::from), 31),
+            ("timeout", self.timeout.map(u64::from), 31),
+            ("retry_cnt", self.retry_cnt.map(u64::from), 7),
+            ("rnr_retry", self.rnr_retry.map(u64::from), 7),
+            ("sl", self.address.map(|a| u64::from(a.sl)), 7),
+            (
+                "flow_label",
+                self.address.map(|a| u64::from(a.flow_label)),
+                0xf_ffff,
+            ),
+            (
+                "vlan",
+                self.address.and_then(|a| a.vlan).map(|v| u64::from(v.id)),
+                4095,
+            ),
+            (
+                "max_rd_atomic",
+                self.max_rd_atomic
+                    .max(self.max_dest_rd_atomic)
+                    .map(u64::from),
+                u64::from(super::MAX_RD_ATOMIC),
+            ),
+        ];
+        for (attribute, value, limit) in limits {
+            if let Some(value) = value
+                && value > limit
+            {
+                return Err(ModifyError::OutOfRange {
+                    attribute,
+                    value,
+                    limit,
+                });
+            }
+        }
+        if let Some(a) = self.address
+            && a.dgid.is_multicast()
+        {
+            return Err(ModifyError::Unreachable(a.dgid));
+        }
+        Ok(())
+    }
+}
+
+fn first_name(mask: Field) -> Option<&'static str> {
+    (mask != 0).then(|| NAMES[mask.trailing_zeros() as usize])
+}
+
+/// Attributes that the change from one state to another needs and those it takes, for RC.
+fn transition(from: State, to: State) -> Option<(Field, Field)> {
+    use State::{Error, Init, Reset, Rtr, Rts, Sqd};
+    Some(match (from, to) {
+        (_, Reset | Error) => (0, CUR_STATE),
+        (Reset, Init) => (PKEY_INDEX | PORT | ACCESS, CUR_STATE),
+        (Init, Init) => (0, PKEY_INDEX | PORT | ACCESS | CUR_STATE),
+        (Init, Rtr) => (
+            ADDRESS | PATH_MTU | DEST_QP | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+            PKEY_INDEX | ACCESS | CUR_STATE,
+        ),
+        (Rtr, Rts) => (
+            TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_RD_ATOMIC,
+            CUR_STATE | ACCESS | MIN_RNR_TIMER,
+        ),
+        (Rts, Rts) => (0, CUR_STATE | ACCESS | MIN_RNR_TIMER),
+        (Rts, Sqd) => (0, CUR_STATE | SQD_EVENT),
+        (Sqd, Rts) => (0, CUR_STATE | ACCESS | MIN_RNR_TIMER),
+        (Sqd, Sqd) => (
+            0,
+            CUR_STATE
+                | PKEY_INDEX
+                | ACCESS
+                | ADDRESS
+                | TIMEOUT
+                | RETRY_CNT
+                | RNR_RETRY
+                | MAX_RD_ATOMIC
+                | MAX_DEST_RD_ATOMIC
+                | MIN_RNR_TIMER
+                | SQD_EVENT,
+        ),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use State::{Error, Init, Reset, Rtr, Rts, Sqd};
+
+    fn to(state: State) -> QpAttributes {
+        QpAttributes {
+            state: Some(state),
+            ..Default::default()
+        }
+    }
+
+    fn init() -> QpAttributes {
+        QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::LOCAL_WRITE),
+            ..to(Init)
+        }
+    }
+
+    #[test]
+    fn the_state_diagram_of_an_rc_queue_pair() {
+        let allowed = [
+            (Reset, Init),
+            (Init, Init),
+            (Init, Rtr),
+            (Rtr, Rts),
+            (Rts, Rts),
+            (Rts, Sqd),
+            (Sqd, Rts),
+            (Sqd, Sqd),
+        ];
+        for from in State::ALL {
+            for target in State::ALL {
+                let expected = matches!(target, Reset | Error) || allowed.contains(&(from, target));
+                assert_eq!(
+                    transition(from, target).is_some(),
+                    expected,
+                    "{from} to {target}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_required_attribute_is_asked_for_by_name() {
+        assert_eq!(init().check(Reset), Ok(Init));
+        assert_eq!(
+            QpAttributes {
+                port: None,
+                ..init()
+            }
+            .check(Reset),
+            Err(ModifyError::Missing {
+                attribute: "port",
+                from: Reset,
+                to: Init
+            })
+        );
+        assert_eq!(
+            QpAttributes {
+                rq_psn: Some(Psn::new(1)),
+                ..init()
+            }
+            .check(Reset),
+            Err(ModifyError::NotAllowed {
+                attribute: "rq_psn",
+                from: Reset,
+                to: Init
+            })
+        );
+        assert_eq!(
+            to(Rts).check(Init),
+            Err(ModifyError::NoTransition {
+                from: Init,
+                to: Rts
+            })
+        );
+        assert_eq!(
+            QpAttributes {
+                cur_state: Some(Rtr),
+                ..init()
+            }
+            .check(Reset),
+            Err(ModifyError::WrongCurrentState {
+                given: Rtr,
+                actual: Reset
+            })
+        );
+    }
+
+    #[test]
+    fn values_are_held_against_their_limits() {
+        let rts = QpAttributes {
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            sq_psn: Some(Psn::new(0)),
+            max_rd_atomic: Some(1),
+            ..to(Rts)
+        };
+        assert_eq!(rts.check(Rtr), Ok(Rts));
+        for (attribute, limit, attr) in [
+            (
+                "timeout",
+                31,
+                QpAttributes {
+                    timeout: Some(32),
+                    ..rts
+                },
+            ),
+            (
+                "retry_cnt",
+                7,
+                QpAttributes {
+                    retry_cnt: Some(8),
+                    ..rts
+                },
+            ),
+            (
+                "rnr_retry",
+                7,
+                QpAttributes {
+                    rnr_retry: Some(8),
+                    ..rts
+                },
+            ),
+        ] {
+            assert_eq!(
+                attr.check(Rtr),
+                Err(ModifyError::OutOfRange {
+                    attribute,
+                    value: limit + 1,
+                    limit
+                })
+            );
+        }
+        assert_eq!(
+            QpAttributes {
+                port: Some(2),
+                ..init()
+            }
+            .check(Reset),
+            Err(ModifyError::OutOfRange {
+                attribute: "port",
+                value: 2,
+                limit: 1
+            })
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! The completer: responses retire work requests, or send the requester back.
+
+use super::requester::{Flight, pieces};
+use super::{Desk, Qp, State, position_of, psn_at};
+use crate::card::codes;
+use crate::card::env::{Env, Refusal};
+use crate::card::recent::Rare;
+use crate::card::work::{SendEntry, Status};
+use crate::memory::Access;
+use crate::time::Time;
+use crate::wire::aeth::SyndromeKind;
+use crate::wire::{Aeth, NakCode, Operation, Packet, Position};
+
+impl Qp {
+    /// Takes a response.
+    pub(crate) fn receive_response<E: Env>(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        desk: &mut Desk,
+        env: &mut E,
+    ) -> Result<(), Refusal> {
+        if !matches!(self.state, State::Rts | State::Sqd) {
+            return Err(Refusal::WrongState);
+        }
+        let r = &self.requester;
+        let position = position_of(r.first_psn, packet.bth.psn(), r.una);
+        // Go-back-0 is told of positions before the oldest unanswered one, within its message.
+        let oldest = if desk.config.recovery.restarts() && r.head() < r.started {
+            r.flight(r.head()).first.min(r.una)
+        } else {
+            r.una
+        };
+        if position < oldest as i64 || position as u64 >= r.sent {
+            return Err(Refusal::Ghost);
+        }
+        let position = position as u64;
+        let opcode = packet.bth.opcode();
+        match (opcode.operation(), packet.ext.aeth()) {
+            (Operation::Acknowledge, Some(aeth)) => self.receive_aeth(now, position, aeth, desk),
+            (Operation::ReadResponse, aeth) => {
+                self.receive_read_response(now, position, packet, aeth, desk, env)
+            }
+            _ => Err(Refusal::Malformed),
+        }
+    }
+
+    fn receive_aeth(
+        &mut self,
+        now: Time,
+        position: u64,
+        aeth: Aeth,
+        desk: &mut Desk,
+    ) -> Result<(), Refusal> {
+        let kind = aeth.syndrome.kind();
+        if !matches!(kind, SyndromeKind::Ack { .. }) {
+            self.recent.note(
+                now,
+                Rare::NakReceived {
+                    psn: psn_at(self.requester.first_psn, position),
+                    syndrome: aeth.syndrome,
+                },
+            );
+        }
+        match kind {
+            SyndromeKind::Ack { credits } => {
+                desk.counters.acks_received += 1;
+                self.take_credits(aeth, credits, desk);
+                if !self.acknowledge(now, position + 1, desk) {
+                    self.read_response_lost(now, desk);
+                }
+            }
+            SyndromeKind::RnrNak { timer } => {
+                desk.counters.rnr_naks_received += 1;
+                if !self.acknowledge(now, position, desk) {
+                    self.read_response_lost(now, desk);
+                    return Ok(());
+                }
+                self.receiver_not_ready(now, position, timer, desk);
+            }
+            SyndromeKind::Nak(NakCode::PsnSequenceError) => {
+                desk.counters.naks_received.sequence += 1;
+                self.acknowledge(now, position, desk);
+                if self.state == State::Error {
+                    return Ok(());
+                }
+                // Go-back-0 may name an earlier position than the oldest unanswered one; a READ whose
+                // data is missing an earlier one than the NAK.
+                let lost = position.min(self.requester.una);
+                self.retry(now, lost, desk);
+            }
+            SyndromeKind::Nak(code) => {
+                desk.counters.naks_received.count(code);
+                self.acknowledge(now, position, desk);
+                self.refused(now, position, code, desk);
+            }
+            SyndromeKind::Reserved => return Err(Refusal::Malformed),
+        }
+        Ok(())
+    }
+
+    /// The peer's end-to-end credits: its MSN plus the receives it has is the last message that may
+    /// start; one more may be tried (9.7.7.2).
+    fn take_credits(&mut self, aeth: Aeth, code: u8, desk: &Desk) {
+        let r = &mut self.requester;
+        match codes::decode_credits(code) {
+            Some(n) if desk.config.credits => {
+                // The message number nearest to the oldest request's.
+                let near = r.head() - r.base;
+                let ahead = (aeth.msn.get().wrapping_sub(near as u32) << 8) as i32 >> 8;
+                let done = near as i64 + i64::from(ahead);
+                let limit = r.base as i64 + done + i64::from(n);
+                let limit = limit.max(0) as u64;
+                // An old acknowledgement must not take credits back, a peer that has none left must
+                // not be believed less.
+                if r.credit_limit == u64::MAX || limit > r.credit_limit {
+                    r.credit_limit = limit;
+                }
+            }
+            _ => r.credit_limit = u64::MAX,
+        }
+    }
+
+    /// Everything before `to` has been carried out. Retires what is complete; false if a READ stands in
+    /// the way because its data has not come.
+    fn acknowledge(&mut self, now: Time, to: u64, desk: &mut Desk) -> bool {
+        let before = self.requester.una;
+        let mut whole = true;
+        loop {
+            let r = &mut self.requester;
+            let head = r.head();
+            if head == r.started || r.una >= to {
+                break;
+            }
+            let flight = r.flight(head);
+            if flight.is_read {
+                whole = to <= flight.first;
+                r.una = r.una.max(flight.first.min(to));
+                break;
+            }
+            r.una = to.min(flight.end());
+            if r.una < flight.end() {
+                break;
+            }
+            self.finish_oldest(now, 0, desk);
+        }
+        if self.requester.una != before {
+            self.progressed(now, desk);
+        }
+        whole
+    }
+
+    /// The oldest request is done.
+    fn finish_oldest(&mut self, now: Time, len: u32, desk: &mut Desk) {
+        let Some(entry) = self.requester.retire() else {
+            return;
+        };
+        if entry.signaled {
+            let c = self.send_completion(&entry, Status::Success, len);
+            self.complete(now, self.init.send_cq, c, desk);
+        }
+    }
+
+    /// Something new was answered: retries start afresh, the timer too.
+    fn progressed(&mut self, now: Time, desk: &mut Desk) {
+        let r = &mut self.requester;
+        r.retries_left = r.retry_cnt;
+        r.rnr_left = r.rnr_retry;
+        r.implied_nak = false;
+        r.skip_answered();
+        r.restart_timer(now);
+        self.settle(now, desk);
+        self.check_drained(desk);
+    }
+
+    /// In SQD, tells the program once nothing is under way any more.
+    pub(crate) fn check_drained(&mut self, desk: &mut Desk) {
+        let r = &mut self.requester;
+        if self.state == State::Sqd && r.head() == r.started && r.drain_event {
+            r.drain_event = false;
+            desk.events
+                .push_back(crate::card::AsyncEvent::SqDrained(self.number));
+        }
+    }
+
+    /// A later answer shows that READ data was lost: as good as a NAK, once per gap.
+    fn read_response_lost(&mut self, now: Time, desk: &mut Desk) {
+        let r = &mut self.requester;
+        // Before the READ was sent again there is nothing to conclude from an old answer.
+        if r.implied_nak || !r.in_flight() {
+            return;
+        }
+        r.implied_nak = true;
+        let lost = r.una;
+        let psn = psn_at(r.first_psn, lost);
+        desk.counters.implied_naks += 1;
+        self.recent.note(now, Rare::ImpliedNak { psn });
+        self.retry(now, lost, desk);
+        self.requester.implied_nak = true;
+    }
+
+    fn receiver_not_ready(&mut self, now: Time, position: u64, timer: u8, desk: &mut Desk) {
+        if self.state == State::Error {
+            return;
+        }
+        let r = &mut self.requester;
+        // 7 is "for ever".
+        if r.rnr_retry != 7 {
+            if r.rnr_left == 0 {
+                self.fail_oldest(now, Status::RnrRetryExceeded, desk);
+                return;
+            }
+            r.rnr_left -= 1;
+        }
+        self.go_back(now, position, desk);
+        // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile.
+        let r = &mut self.requester;
+        r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));
+    }
+
+    /// The peer refused the request at `position` for good.
+    fn refused(&mut self, now: Time, position: u64, code: NakCode, desk: &mut Desk) {
+        let status = match code {
+            NakCode::InvalidRequest | NakCode::InvalidRdRequest => Status::RemoteInvalidRequest,
+            NakCode::RemoteAccessError => Status::RemoteAccessError,
+            NakCode::RemoteOperationalError => Status::RemoteOperationError,
+            NakCode::PsnSequenceError => return,
+        };
+        if self.state == State::Error {
+            return;
+        }
+        // READs before it whose data is missing will never get it: the peer is in error.
+        let culprit = self.requester.request_at(position);
+        self.set_state(now, State::Error);
+        while self.requester.head() < culprit {
+            let Some(entry) = self.requester.retire() else {
+                break;
+            };
+            let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0);
+            self.complete(now, self.init.send_cq, c, desk);
+        }
+        self.fail_oldest(now, status, desk);
+    }
+
+    fn receive_read_response<E: Env>(
+        &mut self,
+        now: Time,
+        position: u64,
+        packet: &Packet,
+        aeth: Option<Aeth>,
+        desk: &mut Desk,
+        env: &mut E,
+    ) -> Result<(), Refusal> {
+        if let Some(aeth) = aeth {
+            match aeth.syndrome.kind() {
+                SyndromeKind::Ack { credits } => self.take_credits(aeth, credits, desk),
+                _ => return Err(Refusal::Malformed),
+            }
+        }
+        if position < self.requester.una {
+            return Err(Refusal::Ghost);
+        }
+        if !self.acknowledge(now, position, desk) {
+            self.read_response_lost(now, desk);
+            return Err(Refusal::OutOfSequence);
+        }
+        let r = &mut self.requester;
+        let head = r.head();
+        if self.state == State::Error || head == r.started {
+            return Err(Refusal::Ghost);
+        }
+        let flight = r.flight(head);
+        if position != r.una {
+            self.read_response_lost(now, desk);
+            return Err(Refusal::OutOfSequence);
+        }
+        let Some(entry) = r.entry(head) else {
+            return Err(Refusal::Ghost);
+        };
+        let offset = (position - flight.first) * u64::from(self.mtu.bytes());
+        match self.place(&entry, &flight, position, offset, packet, desk, env) {
+            Ok(()) => {}
+            Err(status) => {
+                self.fail_oldest(now, status, desk);
+                return Ok(());
+            }
+        }
+        let r = &mut self.requester;
+        r.una = position + 1;
+        if r.una == flight.end() {
+            // Its request may have been sent before the last going back, and then does not count.
+            if r.cursor >= flight.end() {
+                r.reads_out = r.reads_out.saturating_sub(1);
+            }
+            self.finish_oldest(now, entry.len as u32, desk);
+        }
+        self.progressed(now, desk);
+        Ok(())
+    }
+
+    /// Writes READ data to where the request wants it.
+    #[allow(clippy::too_many_arguments)]
+    fn place<E: Env>(
+        &mut self,
+        entry: &SendEntry,
+        flight: &Flight,
+        position: u64,
+        offset: u64,
+        packet: &Packet,
+        desk: &mut Desk,
+        env: &mut E,
+    ) -> Result<(), Status> {
+        if !flight.is_read {
+            return Err(Status::BadResponse);
+        }
+        let len = packet.payload.len();
+        let expected = (entry.len - offset).min(u64::from(self.mtu.bytes()));
+        let last = position + 1 == flight.end();
+        // A READ that was resumed may come as FIRST or ONLY; what must fit is the end.
+        let ends = matches!(
+            packet.bth.opcode().position(),
+            Position::Last | Position::Only
+        );
+        if u64::from(len) != expected || ends != last {
+            return Err(Status::BadResponse);
+        }
+        let sges = self.requester.sges();
+        let mut outcome = Ok(());
+        let bytes = env.payload(packet.payload);
+        pieces(
+            sges,
+            entry.sges,
+            offset,
+            len,
+            |sge, addr, at, n| match desk.memory.local(
+                sge.lkey,
+                self.init.pd,
+                addr,
+                n as u64,
+                Access::LOCAL_WRITE,
+            ) {
+                Ok(region) => {
+                    if let Some(bytes) = bytes {
+                        region.write(addr, &bytes[at..at + n]);
+                    }
+                }
+                Err(_) => outcome = Err(Status::LocalProtectionError),
+            },
+        );
+        outcome
+    }
+}
