@@ -35,7 +35,7 @@ pub mod recovery;
 pub mod work;
 
 pub use config::{CardConfig, Timing};
-pub use control::CreateError;
+pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
