@@ -1,0 +1,126 @@
+//! One load on one fat tree, for any kind of host: shared by the example and the benchmark.
+
+use softroce_sim::fabric::bare::{Bare, route};
+use softroce_sim::fabric::loads::{Transfer, incast, shift};
+use softroce_sim::fabric::{
+    ChannelId, Config, Direction, Host, HostNode, LinkSpec, Network, PayloadMode, Rate, SwitchSpec,
+    Topology,
+};
+use softroce_sim::time::{Span, Time};
+use softroce_sim::wire::RouteTable;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// Of the fat tree.
+    pub k: usize,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// How much each sender sends.
+    pub bytes: u64,
+    /// In packets of this payload.
+    pub payload: u16,
+    /// Whether they carry it.
+    pub mode: PayloadMode,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pattern {
+    /// Each host to the one half the network away.
+    Shift,
+    /// All to the first.
+    Incast,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Data packets sent by all.
+    pub packets: u64,
+    /// When the last event was.
+    pub end: Time,
+    /// Events handled.
+    pub events: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// The fullest queue, in bytes.
+    pub high_water: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            k: 4,
+            pattern: Pattern::Shift,
+            bytes: 10_000_000,
+            payload: 1024,
+            mode: PayloadMode::Counted,
+        }
+    }
+}
+
+/// Runs the load on hosts that `make` makes: given the nodes of all hosts, the position of this one, and what
+/// it is to send, if anything.
+pub(crate) fn run<H: Host>(
+    setup: &Setup,
+    mut make: impl FnMut(&RouteTable, &[HostNode], usize, Option<&Transfer>) -> H,
+) -> (Outcome, Network<H>) {
+    let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
+    let switch = SwitchSpec {
+        // Large enough never to drop.
+        port_buffer: u64::MAX,
+    };
+    let topology = Topology::fat_tree(setup.k, link, switch).expect("an even k");
+    let nodes = topology.hosts();
+    let load = match setup.pattern {
+        Pattern::Shift => shift(nodes.len(), nodes.len() / 2, setup.bytes),
+        Pattern::Incast => incast(nodes.len(), setup.bytes),
+    };
+    let config = Config {
+        seed: 1,
+        payload: setup.mode,
+        routes: RouteTable::new(),
+    };
+    let table = config.routes.clone();
+    let mut network = Network::new(&topology, config, (), |id, _| {
+        make(
+            &table,
+            nodes,
+            id.index(),
+            load.iter().find(|t| t.from == id),
+        )
+    })
+    .expect("every host has a link");
+    network.run_until_idle(Time::NEVER);
+    let channels = (0..topology.links().len() * 2).map(|i| {
+        let direction = [Direction::Forward, Direction::Backward][i % 2];
+        network.counters(ChannelId::new(i / 2, direction))
+    });
+    let outcome = Outcome {
+        packets: load.len() as u64 * setup.bytes.div_ceil(u64::from(setup.payload)),
+        end: network.now(),
+        events: network.event_count(),
+        drops: channels.clone().map(|c| c.all_drops()).sum(),
+        high_water: channels.map(|c| c.queue_high_water).max().unwrap_or(0),
+    };
+    (outcome, network)
+}
+
+/// Runs the load on hosts without a card.
+pub(crate) fn bare(setup: &Setup) -> Outcome {
+    let (outcome, network) = run(setup, |table, nodes, i, transfer| {
+        let host = Bare::new(table.clone());
+        match transfer {
+            Some(t) => {
+                let packets = t.bytes.div_ceil(u64::from(setup.payload));
+                let way = route(&nodes[i], &nodes[t.to.index()], 0xc000 + i as u16);
+                host.sending(&way, packets, setup.payload)
+            }
+            None => host,
+        }
+    });
+    let acknowledged: u64 = network.hosts().map(|h| h.acknowledged).sum();
+    assert_eq!(acknowledged + outcome.drops, outcome.packets);
+    outcome
+}

@@ -1,0 +1,173 @@
+//! The injectors of one channel at work.
+
+use super::sighting::Tracker;
+use super::{Action, Fault, FaultRecord, Pattern, Sighting};
+use crate::fabric::link::ChannelId;
+use crate::random::Stream;
+use crate::time::{Span, Time};
+use crate::wire::{Damage, Packet, Route};
+
+/// The injectors of one channel, and the packets that they hold back.
+#[derive(Clone, Debug, Default)]
+pub(in crate::fabric) struct Injectors {
+    injectors: Vec<Injector>,
+    /// There if some filter asks what the channel has seen.
+    tracker: Option<Tracker>,
+    held: Vec<Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Injector {
+    fault: Fault,
+    random: Stream,
+    /// Packets that passed the filter.
+    looked_at: u64,
+    hits: u64,
+    /// State of the Gilbert-Elliott channel.
+    bad: bool,
+}
+
+/// A packet held back to be reordered.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    slot: u32,
+    /// How many have yet to go past it.
+    packets: u32,
+    deadline: Time,
+}
+
+/// What is to become of a packet, all injectors taken together.
+#[derive(Clone, Debug, Default)]
+pub(in crate::fabric) struct Verdict {
+    pub(in crate::fabric) drop: bool,
+    pub(in crate::fabric) damage: Damage,
+    pub(in crate::fabric) mark: bool,
+    pub(in crate::fabric) delay: Span,
+    /// How many go past it, and for how long at most it waits for them.
+    pub(in crate::fabric) reorder: Option<(u32, Span)>,
+    /// How long after it each copy comes.
+    pub(in crate::fabric) copies: Vec<Span>,
+}
+
+impl Injectors {
+    /// Adds a fault and gives its position.
+    pub(in crate::fabric) fn add(&mut self, fault: Fault, random: Stream) -> usize {
+        if fault.filter.looks_back() && self.tracker.is_none() {
+            self.tracker = Some(Tracker::default());
+        }
+        self.injectors.push(Injector {
+            fault,
+            random,
+            looked_at: 0,
+            hits: 0,
+            bad: false,
+        });
+        self.injectors.len() - 1
+    }
+
+    pub(in crate::fabric) fn len(&self) -> usize {
+        self.injectors.len()
+    }
+
+    /// Asks all injectors about a packet that goes out now; `report` is told of each hit.
+    pub(in crate::fabric) fn judge(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        packet: &Packet,
+        route: &Route,
+        mut report: impl FnMut(FaultRecord),
+    ) -> Verdict {
+        let sighting = self.tracker.as_mut().map(|t| t.see(packet, route));
+        let mut verdict = Verdict::default();
+        for (position, injector) in self.injectors.iter_mut().enumerate() {
+            let Some(action) = injector.ask(packet, route, sighting.as_ref()) else {
+                continue;
+            };
+            report(FaultRecord {
+                time: now,
+                channel,
+                fault: position,
+                action,
+                route: packet.route,
+                bth: packet.bth,
+                sighting,
+            });
+            match action {
+                Action::Drop => verdict.drop = true,
+                Action::CorruptOnLink => verdict.damage = Damage::Link,
+                Action::CorruptInDevice if verdict.damage == Damage::None => {
+                    verdict.damage = Damage::Device;
+                }
+                Action::CorruptInDevice => {}
+                Action::MarkEcn => verdict.mark = true,
+                Action::Duplicate { delay } => verdict.copies.push(delay),
+                Action::Delay { by } => verdict.delay = verdict.delay + by,
+                Action::Reorder { packets, limit } => verdict.reorder = Some((packets, limit)),
+            }
+        }
+        verdict
+    }
+
+    /// Holds a packet back.
+    pub(in crate::fabric) fn hold(&mut self, slot: u32, packets: u32, deadline: Time) {
+        self.held.push(Held {
+            slot,
+            packets,
+            deadline,
+        });
+    }
+
+    /// A packet goes past those that are held; gives one that has waited for enough, to be called
+    /// until there is none with `passing` only the first time.
+    pub(in crate::fabric) fn pass(&mut self, passing: bool) -> Option<u32> {
+        if passing {
+            for held in &mut self.held {
+                held.packets -= 1;
+            }
+        }
+        let i = self.held.iter().position(|h| h.packets == 0)?;
+        Some(self.held.remove(i).slot)
+    }
+
+    /// A packet that may be held no longer.
+    pub(in crate::fabric) fn overdue(&mut self, now: Time) -> Option<u32> {
+        let i = self.held.iter().position(|h| h.deadline <= now)?;
+        Some(self.held.remove(i).slot)
+    }
+}
+
+impl Injector {
+    fn ask(
+        &mut self,
+        packet: &Packet,
+        route: &Route,
+        sighting: Option<&Sighting>,
+    ) -> Option<Action> {
+        if !self.fault.filter.passes(packet, route, sighting) {
+            return None;
+        }
+        let number = self.looked_at;
+        self.looked_at += 1;
+        let hit = match self.fault.pattern {
+            Pattern::Always => true,
+            Pattern::Random(p) => self.random.chance(p),
+            Pattern::Burst(model) => {
+                let (hit, turn) = if self.bad {
+                    (model.bad, model.r)
+                } else {
+                    (model.good, model.p)
+                };
+                let hit = self.random.chance(hit);
+                self.bad ^= self.random.chance(turn);
+                hit
+            }
+            Pattern::Every { n, phase } => number % n == phase,
+        };
+        if !hit || self.fault.at_most.is_some_and(|most| self.hits >= most) {
+            return None;
+        }
+        self.hits += 1;
+        Some(self.fault.action)
+    }
+}

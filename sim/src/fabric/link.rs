@@ -1,0 +1,306 @@
+//! Links: two channels each, one per direction.
+
+use super::counters::ChannelCounters;
+use super::packets::List;
+use crate::card::PriorityMask;
+use crate::time::{Span, Time};
+use std::fmt;
+
+/// Bytes a frame takes on the wire beyond itself: preamble, start delimiter and inter-packet gap.
+pub const FRAME_OVERHEAD: u16 = 20;
+/// The shortest Ethernet frame; a shorter one is padded on the wire.
+pub const MIN_FRAME: u16 = 64;
+
+/// Bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// `n` bits per second; `None` for zero.
+    pub const fn from_bps(n: u64) -> Option<Rate> {
+        if n == 0 { None } else { Some(Rate(n)) }
+    }
+
+    /// `n` Gb/s.
+    ///
+    /// # Panics
+    ///
+    /// If `n` is zero.
+    pub const fn from_gbps(n: u32) -> Rate {
+        assert!(n != 0, "a rate of zero");
+        Rate(n as u64 * 1_000_000_000)
+    }
+
+    /// Bits per second.
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take, rounded down to a picosecond.
+    pub fn span(self, bytes: u64) -> Span {
+        let ps = u128::from(bytes) * u128::from(PS_TIMES_BITS) / u128::from(self.0);
+        Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
+    }
+}
+
+/// As iproute2 writes it: `100gbit`, `2500mbit`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n % 1_000_000_000 == 0 => write!(f, "{}gbit", n / 1_000_000_000),
+            n if n % 1_000_000 == 0 => write!(f, "{}mbit", n / 1_000_000),
+            n if n % 1_000 == 0 => write!(f, "{}kbit", n / 1_000),
+            n => write!(f, "{n}bit"),
+        }
+    }
+}
+
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a link is like, in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkSpec {
+    /// Bits per second in each direction.
+    pub rate: Rate,
+    /// Time a bit is on the way.
+    pub delay: Span,
+    /// The largest IP packet (or RoCEv1 GRH packet) in bytes; a longer one is dropped at the sender's
+    /// port. Ethernet header, VLAN tag and FCS do not count.
+    pub mtu: u16,
+}
+
+impl LinkSpec {
+    /// A link with an MTU of 9000.
+    pub const fn new(rate: Rate, delay: Span) -> LinkSpec {
+        LinkSpec {
+            rate,
+            delay,
+            mtu: 9000,
+        }
+    }
+
+    /// With another MTU.
+    #[must_use]
+    pub const fn with_mtu(mut self, mtu: u16) -> LinkSpec {
+        self.mtu = mtu;
+        self
+    }
+}
+
+/// A way along a link, by the order in which its ends were named.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// From the first end to the second.
+    Forward,
+    /// From the second end to the first.
+    Backward,
+}
+
+/// `forward` or `backward`.
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Forward => "forward",
+            Direction::Backward => "backward",
+        })
+    }
+}
+
+/// One direction of one link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ChannelId(pub(super) u32);
+
+impl ChannelId {
+    /// The channel of the `link`-th link of a topology in direction `direction`.
+    pub const fn new(link: usize, direction: Direction) -> ChannelId {
+        ChannelId(link as u32 * 2 + direction as u32)
+    }
+
+    /// Position among the channels of a network: 0, 1, 2, ...
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Position of its link in the topology.
+    pub const fn link(self) -> usize {
+        self.0 as usize / 2
+    }
+
+    /// Which way it goes.
+    pub const fn direction(self) -> Direction {
+        if self.0.is_multiple_of(2) {
+            Direction::Forward
+        } else {
+            Direction::Backward
+        }
+    }
+
+    /// The other direction of the same link.
+    #[must_use]
+    pub const fn reverse(self) -> ChannelId {
+        ChannelId(self.0 ^ 1)
+    }
+}
+
+/// What a channel begins or ends at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Host(u32),
+    Switch(u32),
+}
+
+/// Picoseconds in a second, times bits in a byte.
+const PS_TIMES_BITS: u64 = 8_000_000_000_000;
+
+/// One direction of a link while the network runs.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    /// When the transmitter has sent what it has.
+    free_at: Time,
+    /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
+    carry: u64,
+    /// Whole picoseconds per byte, and what is left over in units of 1 / rate picoseconds.
+    whole: u64,
+    rest: u64,
+    rate: u64,
+    delay: Span,
+    /// Packets on the way, in the order they arrive.
+    pub(super) flying: List,
+    /// The longest frame without a VLAN tag.
+    pub(super) max_frame: u16,
+    /// A wake-up for the transmitter is among the events.
+    pub(super) awaited: bool,
+    /// There are fault injectors.
+    pub(super) faulty: bool,
+    pub(super) from: End,
+    pub(super) to: End,
+    pub(super) counters: ChannelCounters,
+}
+
+impl Channel {
+    pub(super) fn new(spec: &LinkSpec, from: End, to: End) -> Channel {
+        let rate = spec.rate.bps();
+        Channel {
+            free_at: Time::ZERO,
+            carry: 0,
+            whole: PS_TIMES_BITS / rate,
+            rest: PS_TIMES_BITS % rate,
+            rate,
+            delay: spec.delay,
+            flying: List::default(),
+            max_frame: spec.mtu.saturating_add(18),
+            awaited: false,
+            faulty: false,
+            from,
+            to,
+            counters: ChannelCounters::default(),
+        }
+    }
+
+    /// True if a frame may start now.
+    #[inline]
+    pub(super) fn is_free(&self, now: Time) -> bool {
+        self.free_at <= now
+    }
+
+    /// When the next frame may start.
+    #[inline]
+    pub(super) fn free_at(&self) -> Time {
+        self.free_at
+    }
+
+    /// The priorities that may be sent.
+    #[inline]
+    pub(super) fn ready(&self) -> PriorityMask {
+        PriorityMask::ALL
+    }
+
+    /// Puts a frame on the wire, which must be free, and gives its arrival: the instant when the whole
+    /// of it, gap included, has reached the other end.
+    #[inline]
+    pub(super) fn occupy(&mut self, now: Time, frame_len: u16) -> Time {
+        let bytes = u64::from(frame_len.max(MIN_FRAME)) + u64::from(FRAME_OVERHEAD);
+        let mut span = bytes * self.whole;
+        if self.rest != 0 {
+            // Frames back to back hand on the fraction of a picosecond, so that no error builds up.
+            let carry = if self.free_at == now { self.carry } else { 0 };
+            let rest = bytes * self.rest + carry;
+            span += rest / self.rate;
+            self.carry = rest % self.rate;
+        }
+        self.free_at = now + Span::from_ps(span);
+        self.free_at + self.delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(bps: u64) -> Channel {
+        let spec = LinkSpec::new(Rate::from_bps(bps).unwrap(), Span::from_us(1));
+        Channel::new(&spec, End::Host(0), End::Host(1))
+    }
+
+    #[test]
+    fn bytes_last_as_long_as_the_rate_says() {
+        for (gbps, ps_per_byte) in [
+            (400, 20),
+            (200, 40),
+            (100, 80),
+            (40, 200),
+            (25, 320),
+            (10, 800),
+        ] {
+            let mut c = channel(gbps * 1_000_000_000);
+            // 1086 bytes of frame and 20 around it.
+            let arrival = c.occupy(Time::ZERO, 1086);
+            assert_eq!(c.free_at().as_ps(), 1106 * ps_per_byte);
+            assert_eq!(arrival.as_ps(), 1106 * ps_per_byte + 1_000_000);
+        }
+    }
+
+    #[test]
+    fn short_frames_are_padded() {
+        let mut c = channel(100_000_000_000);
+        c.occupy(Time::ZERO, 62);
+        assert_eq!(c.free_at().as_ps(), 84 * 80);
+    }
+
+    #[test]
+    fn a_fraction_of_a_picosecond_per_byte_does_not_drift() {
+        // 3 Gb/s: 2666 2/3 ps per byte; 7 Gb/s: 1142 6/7.
+        for bps in [3_000_000_000, 7_000_000_000, 9_999_999_967] {
+            let mut c = channel(bps);
+            for n in 1..=10_000u64 {
+                let now = c.free_at();
+                c.occupy(now, 1086);
+                assert_eq!(c.free_at(), Time::ZERO + Rate(bps).span(n * 1106));
+            }
+        }
+    }
+
+    #[test]
+    fn rates_print_as_iproute2_does() {
+        assert_eq!(Rate::from_gbps(100).to_string(), "100gbit");
+        assert_eq!(
+            Rate::from_bps(2_500_000_000).unwrap().to_string(),
+            "2500mbit"
+        );
+        assert_eq!(Rate::from_bps(1_001).unwrap().to_string(), "1001bit");
+    }
+
+    #[test]
+    fn channels_name_link_and_direction() {
+        let c = ChannelId::new(3, Direction::Backward);
+        assert_eq!(
+            (c.index(), c.link(), c.direction()),
+            (7, 3, Direction::Backward)
+        );
+        assert_eq!(c.reverse(), ChannelId::new(3, Direction::Forward));
+    }
+}
