@@ -56,6 +56,8 @@ pub enum Ext {
     Deth(Deth),
     /// Datagram with immediate data.
     DethImmediate(Deth, Immediate),
+    /// The 16 reserved bytes of a CNP, all zero (A17.9.3); the packet has no payload.
+    Cnp,
 }
 
 /// The payload of a packet: a snapshot in the driver's pool, or a length alone in simulations that
@@ -118,7 +120,7 @@ impl Payload {
 }
 
 /// The ECN field of the IP header (RFC 3168).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Ecn {
     /// 00: the sender does not take part.
     #[default]
@@ -167,6 +169,9 @@ pub enum Damage {
 }
 
 impl Ext {
+    /// Length of the reserved bytes of a CNP.
+    pub const CNP_LEN: usize = 16;
+
     /// Length on the wire in bytes.
     #[inline]
     pub const fn len(&self) -> u16 {
@@ -180,6 +185,7 @@ impl Ext {
             Ext::AtomicAck(..) => Aeth::LEN + AtomicAckEth::LEN,
             Ext::Deth(_) => Deth::LEN,
             Ext::DethImmediate(..) => Deth::LEN + Immediate::LEN,
+            Ext::Cnp => Ext::CNP_LEN,
         }) as u16
     }
 
