@@ -9,7 +9,7 @@ use super::recent::Recent;
 use crate::memory::Memory;
 use crate::random::Stream;
 use crate::time::Time;
-use crate::wire::{Damage, Operation, Packet, QpNumber, Route, RouteTable, Service};
+use crate::wire::{Damage, Operation, Packet, Psn, QpNumber, Route, RouteTable, Service};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -21,6 +21,7 @@ pub struct Card {
     /// By number, from `first_qp` on; a destroyed one leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
+    random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
     pending: PriorityMask,
@@ -40,6 +41,7 @@ impl Card {
     /// card's name give; `routes` is shared with the driver.
     pub fn new(config: CardConfig, seed: u64, routes: RouteTable) -> Card {
         let mut random = Stream::new(seed, &format!("card {}", config.name));
+        let psn_stream = format!("card {} psn", config.name);
         // Any start that leaves room for every number and stays clear of 0, 1 and the multicast number.
         let first_qp = 0x10 + random.below(0x00f0_0000) as u32;
         Card {
@@ -53,10 +55,16 @@ impl Card {
             routes,
             qps: Vec::new(),
             first_qp,
+            random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
             pending: PriorityMask::NONE,
             timers: BinaryHeap::new(),
         }
+    }
+
+    /// A first PSN, drawn from the card's seed.
+    pub fn draw_psn(&mut self) -> Psn {
+        Psn::new(self.random.bits() as u32)
     }
 
     /// Its parameters.

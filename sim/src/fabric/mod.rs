@@ -15,6 +15,7 @@
 //! | [`counters`] | what happened on each channel |
 //! | [`bare`] | a host without a card: the limit that a card is measured against |
 //! | [`loads`] | who sends how much to whom |
+//! | [`machine`] | a host with a card and flows on it |
 
 pub mod bare;
 pub mod counters;
@@ -23,6 +24,7 @@ pub mod faults;
 pub mod host;
 pub mod link;
 pub mod loads;
+pub mod machine;
 pub mod network;
 pub mod observer;
 mod packets;
