@@ -16,7 +16,7 @@ const OPERATIONS: [FlowOperation; 5] = [
 ];
 
 fn run(spec: &FlowSpec) -> (Network<Machine>, FlowId) {
-    let topology = Topology::back_to_back(LinkSpec::new(Rate::gbps(100), Span::from_us(1)));
+    let topology = Topology::back_to_back(LinkSpec::new(Rate::from_gbps(100), Span::from_us(1)));
     let routes = RouteTable::new();
     let config = Config {
         seed: 1,
