@@ -3,7 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | [`topology`] | named hosts, switches and links; fat tree, star, back to back |
-//! | [`network`] | the network at work: what happens at each event |
+//! | [`network`] | a network in virtual time: building, running, looking |
+//! | `motion` | what happens at each event: the path of a packet |
 //! | [`host`] | what the network asks of the machine at the end of a link |
 //! | [`observer`] | who is told of everything: captures, reports |
 //! | [`faults`] | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
@@ -25,6 +26,7 @@ pub mod host;
 pub mod link;
 pub mod loads;
 pub mod machine;
+mod motion;
 pub mod network;
 pub mod observer;
 mod packets;
