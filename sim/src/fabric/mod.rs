@@ -14,11 +14,13 @@
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
 //! | [`counters`] | what happened on each channel |
+//! | [`capture`] | a tap on channels: pcapng |
 //! | [`bare`] | a host without a card: the limit that a card is measured against |
 //! | [`loads`] | who sends how much to whom |
 //! | [`machine`] | a host with a card and flows on it |
 
 pub mod bare;
+pub mod capture;
 pub mod counters;
 pub mod events;
 pub mod faults;
@@ -35,6 +37,7 @@ mod routing;
 pub mod switch;
 pub mod topology;
 
+pub use capture::Capture;
 pub use counters::{ChannelCounters, DropCause};
 pub use faults::{Action, Fault, Filter, Opcodes, Pattern, PsnFilter};
 pub use host::Host;
