@@ -78,7 +78,7 @@ impl Pcapng {
                 }
             };
             let len = length(input, self.order, at, name)?;
-            limit(at, name, "block length", len)?;
+            limit(at, name, "block length", len + 12)?;
             let body = Body {
                 at,
                 name,
