@@ -7,7 +7,6 @@ use super::link::ChannelId;
 use super::observer::{Observer, Sight};
 use super::topology::Topology;
 use crate::time::Time;
-use crate::wire::Packet;
 use crate::wire::capture::{InterfaceId, LinkType, Stamp, Writer};
 use crate::wire::frame::encode_packet;
 use std::io::{self, Write};
@@ -101,7 +100,7 @@ impl<W: Write> Capture<W> {
 }
 
 impl<W: Write> Observer for Capture<W> {
-    fn on_transmit(&mut self, now: Time, channel: ChannelId, packet: &Packet, sight: Sight<'_>) {
+    fn on_transmit(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
         let Some(Some(interface)) = self.interfaces.get(channel.index()).copied() else {
             return;
         };
@@ -109,11 +108,12 @@ impl<W: Write> Observer for Capture<W> {
         if self.failure.is_some() {
             return;
         }
+        let packet = sight.packet();
         let payload = sight
-            .payload(packet)
+            .payload()
             .unwrap_or(&ZEROS[..usize::from(packet.payload.len())]);
         self.frame.clear();
-        match encode_packet(packet, sight.route(packet), payload, &mut self.frame) {
+        match encode_packet(packet, sight.route(), payload, &mut self.frame) {
             Ok(_) => {
                 self.waiting = Some((channel, interface, Stamp::from(now)));
                 self.frames += 1;

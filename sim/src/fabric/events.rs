@@ -11,7 +11,6 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 const SLOTS: usize = 2048;
-const MASK: u64 = SLOTS as u64 - 1;
 const WORDS: usize = SLOTS / 64;
 const NONE: u32 = u32::MAX;
 
@@ -27,12 +26,14 @@ pub struct EventQueue<E> {
     words: [u64; WORDS],
     /// One bit per word that is not zero.
     summary: u64,
-    /// Number of the slot that the last event was taken from, counted from time zero.
-    base: u64,
+    /// The slot that the last event was taken from.
+    cursor: usize,
+    /// Events from here on are far; at most [`SLOTS`] slots after the cursor's.
+    horizon: Time,
+    /// When an event from here on is taken, the horizon moves. It is not moved for every event.
+    turn: Time,
     shift: u32,
     far: BinaryHeap<Far<E>>,
-    /// Slot number of the first event in `far`.
-    far_slot: u64,
     far_pushed: u64,
 }
 
@@ -51,33 +52,35 @@ struct Far<E> {
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// An empty queue whose wheel spans at least `reach` picoseconds; events further ahead than that
-    /// are put in order more slowly.
+    /// An empty queue whose wheel reaches at least `reach` picoseconds ahead; events further ahead than
+    /// that are put in order more slowly.
     pub fn new(reach: u64) -> EventQueue<E> {
-        let width = (reach / SLOTS as u64 + 1).next_power_of_two();
-        EventQueue {
+        // The horizon may have come nearer by a quarter of the wheel before it is moved.
+        let width = (reach / (SLOTS - SLOTS / 4) as u64 + 1).next_power_of_two();
+        let mut queue = EventQueue {
             nodes: Vec::new(),
             free: NONE,
             tails: Box::new([NONE; SLOTS]),
             words: [0; WORDS],
             summary: 0,
-            base: 0,
-            shift: width.trailing_zeros(),
+            cursor: 0,
+            horizon: Time::ZERO,
+            turn: Time::ZERO,
+            shift: width.trailing_zeros().min(50),
             far: BinaryHeap::new(),
-            far_slot: u64::MAX,
             far_pushed: 0,
-        }
+        };
+        queue.move_horizon(Time::ZERO);
+        queue
     }
 
     /// Adds an event. `time` must not be before the last event taken.
     #[inline]
     pub fn push(&mut self, time: Time, event: E) {
-        let slot = time.as_ps() >> self.shift;
-        debug_assert!(slot >= self.base, "an event at {time} lies in the past");
-        if slot - self.base <= MASK {
-            self.hang((slot & MASK) as usize, time, event);
+        if time < self.horizon {
+            self.hang(time, event);
         } else {
-            self.push_far(slot, time, event);
+            self.push_far(time, event);
         }
     }
 
@@ -115,9 +118,9 @@ impl<E: Copy> EventQueue<E> {
             self.nodes[tail as usize].next = next;
         }
         self.free = head;
-        self.base = time.as_ps() >> self.shift;
-        if self.far_slot - self.base <= MASK {
-            self.draw_near();
+        self.cursor = i;
+        if time >= self.turn {
+            self.move_horizon(time);
         }
         Some((time, event))
     }
@@ -132,11 +135,11 @@ impl<E: Copy> EventQueue<E> {
         Some(self.nodes[head as usize].time)
     }
 
-    /// The first slot from `base` on that holds an event; there must be one.
+    /// The first slot from the cursor on that holds an event; there must be one.
     #[inline]
     fn first_slot(&self) -> usize {
-        let from = (self.base & MASK) as usize;
-        let word = self.words[from / 64] >> (from % 64);
+        let from = self.cursor;
+        let word = self.words[from / 64 % WORDS] >> (from % 64);
         if word != 0 {
             return (from + word.trailing_zeros() as usize) % SLOTS;
         }
@@ -149,7 +152,8 @@ impl<E: Copy> EventQueue<E> {
 
     // Where an event is pushed is where the time goes; a call would cost a quarter of it.
     #[inline(always)]
-    fn hang(&mut self, i: usize, time: Time, event: E) {
+    fn hang(&mut self, time: Time, event: E) {
+        let i = (time.as_ps() >> self.shift) as usize % SLOTS;
         if self.free == NONE {
             self.grow(time, event);
         }
@@ -203,14 +207,13 @@ impl<E: Copy> EventQueue<E> {
     }
 
     #[cold]
-    fn push_far(&mut self, slot: u64, time: Time, event: E) {
+    fn push_far(&mut self, time: Time, event: E) {
         self.far.push(Far {
             time,
             sequence: self.far_pushed,
             event,
         });
         self.far_pushed += 1;
-        self.far_slot = self.far_slot.min(slot);
     }
 
     /// Turns the empty wheel to the first far event; false if there is none up to `limit`.
@@ -218,26 +221,30 @@ impl<E: Copy> EventQueue<E> {
     fn turn_to_far(&mut self, limit: Time) -> bool {
         match self.far.peek() {
             Some(first) if first.time <= limit => {
-                self.base = self.far_slot;
-                self.draw_near();
+                let time = first.time;
+                self.cursor = (time.as_ps() >> self.shift) as usize % SLOTS;
+                self.move_horizon(time);
                 true
             }
             _ => false,
         }
     }
 
-    /// Moves the far events that have come into the wheel's reach.
+    /// Moves the horizon to a whole wheel after `now`, and the far events that are no longer beyond it
+    /// into the wheel.
     #[cold]
-    fn draw_near(&mut self) {
-        self.far_slot = u64::MAX;
+    fn move_horizon(&mut self, now: Time) {
+        let slot = now.as_ps() >> self.shift;
+        let ahead =
+            |slots: usize| Time::from_ps((slot + slots as u64).saturating_mul(1 << self.shift));
+        self.turn = ahead(SLOTS / 4);
+        self.horizon = ahead(SLOTS);
         while let Some(&Far { time, event, .. }) = self.far.peek() {
-            let slot = time.as_ps() >> self.shift;
-            if slot - self.base > MASK {
-                self.far_slot = slot;
+            if time >= self.horizon {
                 break;
             }
             self.far.pop();
-            self.hang((slot & MASK) as usize, time, event);
+            self.hang(time, event);
         }
     }
 }

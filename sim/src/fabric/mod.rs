@@ -5,6 +5,7 @@
 //! | [`topology`] | named hosts, switches and links; fat tree, star, back to back |
 //! | [`network`] | a network in virtual time: building, running, looking |
 //! | `motion` | what happens at each event: the path of a packet |
+//! | `medium` | what all channels and hosts share: clock, events, packets |
 //! | [`host`] | what the network asks of the machine at the end of a link |
 //! | [`observer`] | who is told of everything: captures, reports |
 //! | [`faults`] | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
@@ -28,6 +29,7 @@ pub mod host;
 pub mod link;
 pub mod loads;
 pub mod machine;
+mod medium;
 mod motion;
 pub mod network;
 pub mod observer;

@@ -6,7 +6,7 @@ use super::faults::injector::Injectors;
 use super::faults::{Fault, FaultError, FaultLog};
 use super::host::Host;
 use super::link::{Channel, ChannelId, Direction, End};
-use super::motion::Event;
+use super::medium::Medium;
 use super::observer::Observer;
 use super::packets::Packets;
 use super::pool::{PayloadMode, PayloadPool};
@@ -34,21 +34,13 @@ pub struct Config {
 /// set going. The same topology, configuration and hosts give the same events, on every platform.
 #[derive(Debug)]
 pub struct Network<H, O = ()> {
-    pub(super) clock: Time,
     pub(super) handled: u64,
-    pub(super) events: EventQueue<Event>,
     pub(super) channels: Vec<Channel>,
     pub(super) forwarding: Forwarding,
-    pub(super) packets: Packets,
-    pub(super) flows: Flows,
     pub(super) hosts: Vec<Station<H>>,
-    pub(super) pool: PayloadPool,
-    /// By channel.
-    pub(super) injectors: Vec<Injectors>,
-    pub(super) fault_log: FaultLog,
-    pub(super) observer: O,
-    pub(super) topology: Topology,
-    pub(super) seed: u64,
+    pub(super) medium: Medium<O>,
+    topology: Topology,
+    seed: u64,
 }
 
 /// A host and what the network keeps for it.
@@ -100,11 +92,18 @@ impl<H: Host, O: Observer> Network<H, O> {
                 timers: Vec::new(),
             });
         }
-        let mut network = Network {
+        let medium = Medium {
             clock: Time::ZERO,
-            handled: 0,
             events: EventQueue::new(reach.as_ps()),
+            packets: Packets::new(),
+            flows: Flows::new(topology, config.routes),
+            pool: PayloadPool::new(config.payload),
             injectors: vec![Injectors::default(); channels.len()],
+            fault_log: FaultLog::default(),
+            observer,
+        };
+        let mut network = Network {
+            handled: 0,
             channels,
             forwarding: Forwarding::new(
                 topology.hosts().len(),
@@ -112,12 +111,8 @@ impl<H: Host, O: Observer> Network<H, O> {
                 topology.switches().iter().map(|s| s.name.as_str()),
                 config.seed,
             ),
-            packets: Packets::new(),
-            flows: Flows::new(topology, config.routes),
             hosts,
-            pool: PayloadPool::new(config.payload),
-            fault_log: FaultLog::default(),
-            observer,
+            medium,
             topology: topology.clone(),
             seed: config.seed,
         };
@@ -135,7 +130,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub fn inject(&mut self, channel: ChannelId, fault: Fault) -> Result<usize, FaultError> {
         fault.check()?;
         let channels = self.channels.len();
-        let Some(injectors) = self.injectors.get_mut(channel.index()) else {
+        let Some(injectors) = self.medium.injectors.get_mut(channel.index()) else {
             return Err(FaultError::UnknownChannel {
                 channel: channel.index(),
                 channels,
@@ -149,18 +144,18 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// The present.
     pub fn now(&self) -> Time {
-        self.clock
+        self.medium.clock
     }
 
     /// When something happens next; `None` if nothing will.
     pub fn next_event(&self) -> Option<Time> {
-        self.events.next_time()
+        self.medium.events.next_time()
     }
 
     /// Handles all events up to and with `until`, which then is the present.
     pub fn run_until(&mut self, until: Time) {
         self.work(until, u64::MAX);
-        self.clock = self.clock.max(until);
+        self.medium.clock = self.medium.clock.max(until);
     }
 
     /// Handles events until none is left or the next lies after `limit`; true if none is left.
@@ -216,33 +211,33 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// Packets that have left their sender's card and have been neither delivered nor dropped.
     pub fn in_flight(&self) -> usize {
-        self.packets.live()
+        self.medium.packets.live()
     }
 
     /// Where payloads live.
     pub fn pool(&self) -> &PayloadPool {
-        &self.pool
+        &self.medium.pool
     }
 
     /// The packets that faults hit.
     pub fn fault_log(&self) -> &FaultLog {
-        &self.fault_log
+        &self.medium.fault_log
     }
 
     /// The observer.
     pub fn observer(&self) -> &O {
-        &self.observer
+        &self.medium.observer
     }
 
     /// The observer, to be changed.
     pub fn observer_mut(&mut self) -> &mut O {
-        &mut self.observer
+        &mut self.medium.observer
     }
 
     /// The observer and the hosts, the network gone.
     pub fn into_parts(self) -> (O, Vec<H>) {
         (
-            self.observer,
+            self.medium.observer,
             self.hosts.into_iter().map(|s| s.host).collect(),
         )
     }

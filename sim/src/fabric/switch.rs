@@ -27,7 +27,8 @@ impl Default for SwitchSpec {
 /// The ways out of all switches to all hosts.
 #[derive(Clone, Debug)]
 pub(super) struct Forwarding {
-    hosts: usize,
+    /// One for each host, and one for nobody.
+    columns: usize,
     /// By switch and host: where in `ports` the ways from the one to the other are.
     sets: Vec<PortSet>,
     /// Outgoing channels.
@@ -53,9 +54,10 @@ impl Forwarding {
     ) -> Forwarding {
         let mut ports = Vec::new();
         let mut known = BTreeMap::new();
+        let nobody = Vec::new();
         let sets = ways
             .iter()
-            .flatten()
+            .flat_map(|ways| ways.iter().chain([&nobody]))
             .map(|way| PortSet {
                 len: way.len() as u32,
                 first: match way[..] {
@@ -69,7 +71,7 @@ impl Forwarding {
             })
             .collect();
         Forwarding {
-            hosts,
+            columns: hosts + 1,
             sets,
             ports,
             salts: names
@@ -79,15 +81,11 @@ impl Forwarding {
     }
 
     /// The channel on which switch `switch` sends the packets of a flow; `None` if its host cannot be
-    /// reached or is [`NOBODY`](super::routing::NOBODY).
+    /// reached.
     #[inline]
     pub(super) fn way(&self, switch: u32, flow: Flow) -> Option<u32> {
-        let (switch, host) = (switch as usize, flow.host as usize);
-        let set = if host < self.hosts {
-            self.sets[switch * self.hosts + host]
-        } else {
-            return None;
-        };
+        let switch = switch as usize;
+        let set = self.sets[switch * self.columns + flow.host as usize];
         match set.len {
             1 => Some(set.first),
             0 => None,
