@@ -178,6 +178,7 @@ pub(super) struct Channel {
     pub(super) awaited: bool,
     /// There are fault injectors.
     pub(super) faulty: bool,
+    pub(super) from: End,
     pub(super) to: End,
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
@@ -185,7 +186,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(spec: &LinkSpec, queue: OutputQueue, to: End) -> Channel {
+    pub(super) fn new(spec: &LinkSpec, queue: OutputQueue, from: End, to: End) -> Channel {
         let rate = spec.rate.bps();
         Channel {
             free_at: Time::ZERO,
@@ -193,11 +194,13 @@ impl Channel {
             whole: PS_TIMES_BITS / rate,
             rest: PS_TIMES_BITS % rate,
             rate,
-            delay: spec.delay,
+            // So far off that it never ends, but no sum overflows.
+            delay: spec.delay.min(Span::from_ps(1 << 62)),
             flying: Row::EMPTY,
             max_frame: spec.mtu.saturating_add(18),
             awaited: false,
             faulty: false,
+            from,
             to,
             queue,
             counters: ChannelCounters::default(),
@@ -235,8 +238,9 @@ impl Channel {
             span += rest / self.rate;
             self.carry = rest % self.rate;
         }
-        self.free_at = now + Span::from_ps(span);
-        self.free_at + self.delay
+        // Plain sums: saturating ones cost more than the rest, and 213 days are never reached.
+        self.free_at = Time::from_ps(now.as_ps() + span);
+        Time::from_ps(self.free_at.as_ps() + self.delay.as_ps())
     }
 }
 
@@ -246,7 +250,7 @@ mod tests {
 
     fn channel(bps: u64) -> Channel {
         let spec = LinkSpec::new(Rate::from_bps(bps).unwrap(), Span::from_us(1));
-        Channel::new(&spec, OutputQueue::new(0), End::Host(1))
+        Channel::new(&spec, OutputQueue::new(0), End::Host(0), End::Host(1))
     }
 
     #[test]

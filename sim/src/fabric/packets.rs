@@ -26,8 +26,6 @@ struct Slot(Packet);
 struct Place {
     /// The one behind it, if it is not the last one of its row.
     next: u32,
-    /// The channel it is on, if it left the row because a fault delayed it.
-    channel: u32,
     /// When the one behind it arrives, if it is on a channel.
     next_arrival: Time,
 }
@@ -110,7 +108,6 @@ impl Packets {
         self.packets.push(Slot(packet));
         self.places.push(Place {
             next: NONE,
-            channel: NONE,
             next_arrival: Time::ZERO,
         });
         (self.packets.len() - 1) as u32
@@ -133,14 +130,6 @@ impl Packets {
     #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Packet {
         &mut self.packets[slot as usize].0
-    }
-
-    pub(super) fn channel(&self, slot: u32) -> u32 {
-        self.places[slot as usize].channel
-    }
-
-    pub(super) fn set_channel(&mut self, slot: u32, channel: u32) {
-        self.places[slot as usize].channel = channel;
     }
 
     /// Packets in the network now.
