@@ -40,6 +40,10 @@ impl<O: Observer> Medium<O> {
             packet.ecn = Ecn::Experienced;
         }
         let packet = *packet;
+        // Each copy is another reference to the payload, also where the first one is dropped.
+        for _ in &verdict.copies {
+            self.pool.retain(packet.payload);
+        }
         if verdict.drop {
             self.discard(channel, id, slot, DropCause::Fault);
         } else if verdict.delay > Span::ZERO {
@@ -57,8 +61,6 @@ impl<O: Observer> Medium<O> {
             }
         }
         for delay in verdict.copies {
-            // Each copy is another reference to the payload, also where the first one is dropped.
-            self.pool.retain(packet.payload);
             let copy = self.packets.insert(packet);
             channel.counters.duplicates += 1;
             if delay > Span::ZERO {
