@@ -1,17 +1,17 @@
-//! Time per data packet of the network without cards.
+//! Time per data packet of the network, without cards and with them.
 //!
 //! Instructions per data packet, the same on every run, come from the example:
 //!
 //! ```text
 //! cargo build --release -p softroce-sim --example fabric_load
-//! valgrind --tool=callgrind target/release/examples/fabric_load --load shift
+//! valgrind --tool=callgrind target/release/examples/fabric_load --load shift --host bare
 //! ```
 
 #[path = "../examples/fabric_load/harness.rs"]
 mod harness;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use harness::{Pattern, Setup};
+use harness::{Outcome, Pattern, Setup};
 
 fn loads(c: &mut Criterion) {
     let mut group = c.benchmark_group("fabric");
@@ -27,15 +27,19 @@ fn loads(c: &mut Criterion) {
             bytes: 1_000_000,
             ..Setup::default()
         };
-        let once = harness::bare(&setup);
-        eprintln!(
-            "{name}: {} events, ends at {}, {} drops, fullest queue {} B",
-            once.events, once.end, once.drops, once.high_water
-        );
-        group.throughput(Throughput::Elements(once.packets));
-        group.bench_function(format!("bare/{name}"), |b| {
-            b.iter(|| harness::bare(&setup).events);
-        });
+        let hosts: [(_, fn(&Setup) -> Outcome); 2] =
+            [("bare", harness::bare), ("card", harness::card)];
+        for (host, run) in hosts {
+            let once = run(&setup);
+            eprintln!(
+                "{host}/{name}: {} events, ends at {}, {} drops, fullest queue {} B",
+                once.events, once.end, once.drops, once.high_water
+            );
+            group.throughput(Throughput::Elements(once.packets));
+            group.bench_function(format!("{host}/{name}"), |b| {
+                b.iter(|| run(&setup).events);
+            });
+        }
     }
     group.finish();
 }
