@@ -27,8 +27,8 @@ fn loads(c: &mut Criterion) {
             bytes: 1_000_000,
             ..Setup::default()
         };
-        let hosts: [(_, fn(&Setup) -> Outcome); 2] =
-            [("bare", harness::bare), ("card", harness::card)];
+        type Run = fn(&Setup) -> Outcome;
+        let hosts: [(&str, Run); 2] = [("bare", harness::bare), ("card", harness::card)];
         for (host, run) in hosts {
             let once = run(&setup);
             eprintln!(

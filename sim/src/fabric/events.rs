@@ -92,7 +92,7 @@ impl EventQueue {
     }
 
     /// Adds the event of `source`, which must have none. `time` must not be before the last event taken.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time: Time, source: u32) {
         if time < self.horizon {
             self.hang(time, source);
@@ -102,7 +102,7 @@ impl EventQueue {
     }
 
     /// Takes the first event, unless it lies after `limit`, and gives its source.
-    #[inline]
+    #[inline(always)]
     pub fn pop_until(&mut self, limit: Time) -> Option<(Time, u32)> {
         if self.summary == 0 && !self.turn_to_far(limit) {
             return None;
@@ -149,7 +149,7 @@ impl EventQueue {
     }
 
     /// The first slot from the cursor on that holds an event; there must be one.
-    #[inline]
+    #[inline(always)]
     fn first_slot(&self) -> usize {
         let from = self.cursor;
         let word = self.words[from / 64 % WORDS] >> (from % 64);

@@ -227,7 +227,7 @@ impl Channel {
 
     /// Puts a frame on the wire, which must be free, and gives its arrival: the instant when the whole
     /// of it, gap included, has reached the other end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn occupy(&mut self, now: Time, frame_len: u16) -> Time {
         let bytes = u64::from(frame_len.max(MIN_FRAME)) + u64::from(FRAME_OVERHEAD);
         let mut span = bytes * self.whole;
