@@ -108,8 +108,10 @@ impl EventQueue {
             return None;
         }
         let i = self.first_slot();
+        // A slice of its own, so that a store into it is not taken for a change of its bounds.
+        let nodes = self.nodes.as_mut_slice();
         let tail = self.tails[i];
-        let last = self.nodes[tail as usize];
+        let last = &mut nodes[tail as usize];
         let head = last.next;
         let time;
         if head == tail {
@@ -124,12 +126,12 @@ impl EventQueue {
                 self.summary &= !(1 << (i / 64));
             }
         } else {
-            let first = self.nodes[head as usize];
+            let first = nodes[head as usize];
             time = first.time;
             if time > limit {
                 return None;
             }
-            self.nodes[tail as usize].next = first.next;
+            nodes[tail as usize].next = first.next;
         }
         self.cursor = i;
         if time >= self.turn {
@@ -167,6 +169,7 @@ impl EventQueue {
     #[inline(always)]
     fn hang(&mut self, time: Time, source: u32) {
         let i = (time.as_ps() >> self.shift) as usize % SLOTS;
+        let nodes = self.nodes.as_mut_slice();
         let tail = self.tails[i];
         let mut next = source;
         if tail == NONE {
@@ -174,34 +177,24 @@ impl EventQueue {
             self.words[i / 64] |= 1 << (i % 64);
             self.summary |= 1 << (i / 64);
         } else {
-            let last = &mut self.nodes[tail as usize];
+            let last = &mut nodes[tail as usize];
+            next = last.next;
             if time >= last.time {
-                next = last.next;
                 last.next = source;
                 self.tails[i] = source;
             } else {
-                next = self.squeeze_in(source, tail, time);
+                // Somewhere before the last one, so this ends.
+                let mut before = tail;
+                while nodes[next as usize].time <= time {
+                    before = next;
+                    next = nodes[next as usize].next;
+                }
+                nodes[before as usize].next = source;
             }
         }
-        let node = &mut self.nodes[source as usize];
+        let node = &mut nodes[source as usize];
         node.time = time;
         node.next = next;
-    }
-
-    /// Hangs a source into the list of `tail`, which lies after it, and gives the one behind it.
-    #[inline]
-    fn squeeze_in(&mut self, source: u32, tail: u32, time: Time) -> u32 {
-        let mut before = tail;
-        let mut next = self.nodes[tail as usize].next;
-        loop {
-            let node = self.nodes[next as usize];
-            if node.time > time {
-                self.nodes[before as usize].next = source;
-                return next;
-            }
-            before = next;
-            next = node.next;
-        }
     }
 
     #[cold]

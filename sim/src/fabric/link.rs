@@ -219,7 +219,7 @@ impl Channel {
         self.free_at
     }
 
-    /// The priorities that may be sent.
+    /// The priorities that may be sent. Whoever pulls, from a host or a queue, asks here.
     #[inline]
     pub(super) fn ready(&self) -> PriorityMask {
         PriorityMask::ALL

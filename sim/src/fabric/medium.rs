@@ -35,7 +35,6 @@ pub(super) struct Medium<O> {
 }
 
 /// The number of an event's source: two for each channel, then one for each other thing that goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Source;
 
 impl Source {
@@ -168,8 +167,11 @@ impl<O: Observer> Medium<O> {
         self.events.push(channel.free_at(), Source::wake(id));
     }
 
-    /// Has something else happen at `time`.
+    /// Has something else happen at `time`; what lies more than 2^63 ps (106 days) ahead never happens.
     pub(super) fn plan(&mut self, time: Time, other: Other) {
+        if time.as_ps() >> 63 != 0 {
+            return;
+        }
         let source = self.spare.pop().unwrap_or_else(|| {
             self.others.push(other);
             self.events.add_source()

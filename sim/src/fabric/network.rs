@@ -78,6 +78,8 @@ impl<H: Host, O: Observer> Network<H, O> {
             let longest = link.spec.rate.span(u64::from(link.spec.mtu) + 64);
             reach = reach.max(link.spec.delay + longest);
         }
+        // A few long links must not make the slots of all others coarse.
+        let reach = reach.min(Span::from_us(8));
         let mut hosts = Vec::new();
         for (i, node) in topology.hosts().iter().enumerate() {
             let uplink = node

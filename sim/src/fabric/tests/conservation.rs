@@ -28,10 +28,7 @@ fn run(seed: u64, packets: u32, stop: Time) -> World {
             ..packet(route, psn)
         };
         if from != to {
-            w.net
-                .host_mut(HostId::new(from))
-                .todo
-                .push_back((begin, sent));
+            w.net.host_mut(HostId::new(from)).plan(begin, sent);
         }
     }
     for h in 0..16 {

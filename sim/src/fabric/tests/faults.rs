@@ -293,6 +293,20 @@ fn a_packet_held_back_follows_the_nth_that_passed_it() {
 }
 
 #[test]
+fn a_packet_held_without_limit_stays_until_enough_have_passed() {
+    let limit = Span::from_ps(u64::MAX);
+    let hold = Fault::new(Action::Reorder { packets: 2, limit }).at_most(1);
+    let mut w = World::new(Topology::back_to_back(link()));
+    w.net.inject(w.channel("h0", "h1"), hold).unwrap();
+    w.send_numbered(0, 1, 2);
+    assert!(w.net.run_until_idle(Time::NEVER));
+    assert_eq!((w.psns(1), w.net.in_flight()), (vec![1], 1));
+    w.send_numbered(0, 1, 1);
+    w.run();
+    assert_eq!(w.psns(1), [1, 0, 0]);
+}
+
+#[test]
 fn random_loss_is_as_frequent_as_it_says() {
     let p = Probability::new(0.01).unwrap();
     let w = run(&[Fault::new(Action::Drop).when(Pattern::Random(p))], 20_000);

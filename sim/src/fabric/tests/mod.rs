@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 struct Scripted {
     now: Time,
+    /// By time.
     todo: VecDeque<(Time, Packet)>,
     /// Arrivals: when, and what.
     got: Vec<(Time, Packet)>,
@@ -30,6 +31,11 @@ struct Scripted {
 }
 
 impl Scripted {
+    fn plan(&mut self, at: Time, packet: Packet) {
+        let i = self.todo.partition_point(|&(t, _)| t <= at);
+        self.todo.insert(i, (at, packet));
+    }
+
     fn psns(&self) -> Vec<u32> {
         self.got.iter().map(|(_, p)| p.bth.psn().get()).collect()
     }
@@ -56,10 +62,8 @@ impl Host for Scripted {
         env: &mut E,
     ) -> Option<Packet> {
         self.now = now;
-        let i = self
-            .todo
-            .iter()
-            .position(|(at, p)| *at <= now && ready.contains(p.priority))?;
+        let mut due = self.todo.iter().take_while(|(at, _)| *at <= now);
+        let i = due.position(|(_, p)| ready.contains(p.priority))?;
         let (_, mut packet) = self.todo.remove(i)?;
         if self.carry && !packet.payload.is_empty() {
             let byte = packet.bth.psn().get() as u8;
@@ -69,18 +73,15 @@ impl Host for Scripted {
     }
 
     fn pending(&self) -> PriorityMask {
-        self.todo
-            .iter()
-            .filter(|(at, _)| *at <= self.now)
-            .fold(PriorityMask::NONE, |mask, (_, p)| mask.with(p.priority))
+        match self.todo.front() {
+            Some(&(at, _)) if at <= self.now => PriorityMask::ALL,
+            _ => PriorityMask::NONE,
+        }
     }
 
     fn next_timeout(&self) -> Time {
-        let later = self.todo.iter().map(|&(at, _)| at);
-        later
-            .filter(|&at| at > self.now)
-            .min()
-            .unwrap_or(Time::NEVER)
+        let later = self.todo.partition_point(|&(at, _)| at <= self.now);
+        self.todo.get(later).map_or(Time::NEVER, |&(at, _)| at)
     }
 }
 
@@ -187,9 +188,11 @@ impl World {
     fn send(&mut self, from: usize, packets: impl IntoIterator<Item = Packet>) {
         let host = HostId::new(from);
         let now = self.net.now();
-        let todo = packets.into_iter().map(|p| (now, p));
-        self.net.host_mut(host).now = now;
-        self.net.host_mut(host).todo.extend(todo);
+        let scripted = self.net.host_mut(host);
+        scripted.now = now;
+        for packet in packets {
+            scripted.plan(now, packet);
+        }
         self.net.kick(host);
     }
 

@@ -76,7 +76,7 @@ fn a_host_is_called_when_its_deadline_has_come_and_not_before() {
         .push_back((at(9_000_000_000_000), packet(route, 2)));
     w.net.kick(HostId::new(0));
     let host = w.net.host_mut(HostId::new(0));
-    host.todo.push_back((at(5_000), packet(route, 1)));
+    host.plan(at(5_000), packet(route, 1));
     w.net.kick(HostId::new(0));
     assert_eq!(w.net.next_event(), Some(at(5_000)));
     w.run();
@@ -92,8 +92,8 @@ fn a_host_is_called_when_its_deadline_has_come_and_not_before() {
 fn a_deadline_that_moves_away_costs_one_early_event() {
     let mut w = World::new(Topology::back_to_back(link()));
     let route = w.route(0, 1);
-    let far = (at(1_000_000), packet(route, 0));
-    w.net.host_mut(HostId::new(0)).todo.push_back(far);
+    let host = w.net.host_mut(HostId::new(0));
+    host.plan(at(1_000_000), packet(route, 0));
     for n in 1..100 {
         w.net.kick(HostId::new(0));
         w.net.host_mut(HostId::new(0)).todo[0].0 = at(1_000_000 + n * 1_000);
