@@ -91,7 +91,8 @@ impl EventQueue {
         (self.nodes.len() - 1) as u32
     }
 
-    /// Adds the event of `source`, which must have none. `time` must not be before the last event taken.
+    /// Adds the event of `source`, which must have none. `time` must not be before the last event taken,
+    /// nor [`Time::NEVER`] or within a turn of the wheel of it.
     #[inline(always)]
     pub fn push(&mut self, time: Time, source: u32) {
         if time < self.horizon {
@@ -199,6 +200,7 @@ impl EventQueue {
 
     #[cold]
     fn push_far(&mut self, time: Time, source: u32) {
+        debug_assert!(time.as_ps() < 3 << 62, "an event at {time} never comes");
         self.far.push(Far {
             time,
             sequence: self.far_pushed,
