@@ -157,32 +157,33 @@ pub(super) enum End {
 /// Picoseconds in a second, times bits in a byte.
 const PS_TIMES_BITS: u64 = 8_000_000_000_000;
 
-/// One direction of a link while the network runs.
+/// One direction of a link while the network runs. What every packet needs stands in front, in one
+/// cache line.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Channel {
     /// When the transmitter has sent what it has.
     free_at: Time,
-    /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
-    carry: u64,
     /// Whole picoseconds per byte, and what is left over in units of 1 / rate picoseconds.
     whole: u64,
     rest: u64,
-    rate: u64,
     delay: Span,
     /// Packets on the way, in the order they arrive.
     pub(super) flying: Row,
+    pub(super) from: End,
+    pub(super) to: End,
     /// The longest frame without a VLAN tag.
     pub(super) max_frame: u16,
     /// A wake-up for the transmitter is among the events.
     pub(super) awaited: bool,
     /// There are fault injectors.
     pub(super) faulty: bool,
-    pub(super) from: End,
-    pub(super) to: End,
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
+    /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
+    carry: u64,
+    rate: u64,
 }
 
 impl Channel {

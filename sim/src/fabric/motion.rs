@@ -7,8 +7,8 @@
 
 use super::counters::DropCause;
 use super::host::Host;
-use super::link::End;
-use super::medium::{Desk, Other, Source};
+use super::link::{Channel, End};
+use super::medium::{Desk, Medium, Other, Source};
 use super::network::Network;
 use super::observer::{Observer, Sight};
 use super::topology::HostId;
@@ -43,7 +43,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 channel.awaited = false;
                 match channel.from {
                     End::Host(host) => self.settle(host),
-                    End::Switch(_) => self.drain(id),
+                    End::Switch(_) => drain(&mut self.medium, channel, id),
                 }
             }
         }
@@ -163,19 +163,6 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
     }
 
-    /// Sends the next packet of a switch port's queue; the channel is free.
-    #[inline(always)]
-    fn drain(&mut self, out: u32) {
-        let channel = &mut self.channels[out as usize];
-        let ready = channel.ready();
-        if let Some((slot, frame_len)) = channel.queue.take(&self.medium.packets, ready) {
-            self.medium.transmit(channel, out, slot, frame_len);
-            if !channel.queue.waiting().and(ready).is_empty() {
-                self.medium.wake(channel, out);
-            }
-        }
-    }
-
     /// Hands a packet to the host it is for.
     #[inline(always)]
     fn deliver(&mut self, channel: u32, host: u32, slot: u32) {
@@ -217,5 +204,17 @@ impl<H: Host, O: Observer> Network<H, O> {
     fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
         let c = &mut self.channels[channel as usize];
         self.medium.discard(c, channel, slot, cause);
+    }
+}
+
+/// Sends the next packet of a switch port's queue; the channel is free.
+#[inline(always)]
+fn drain<O: Observer>(medium: &mut Medium<O>, channel: &mut Channel, id: u32) {
+    let ready = channel.ready();
+    if let Some((slot, frame_len)) = channel.queue.take(&medium.packets, ready) {
+        medium.transmit(channel, id, slot, frame_len);
+        if !channel.queue.waiting().and(ready).is_empty() {
+            medium.wake(channel, id);
+        }
     }
 }

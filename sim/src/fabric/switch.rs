@@ -102,12 +102,13 @@ impl Forwarding {
 
 /// What waits for one port of a switch: a row for each priority, the highest first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct OutputQueue {
-    rows: [Row; 8],
     /// Priorities in which something waits.
     waiting: PriorityMask,
     bytes: u64,
     limit: u64,
+    rows: [Row; 8],
 }
 
 impl OutputQueue {
