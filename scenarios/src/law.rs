@@ -68,7 +68,7 @@ impl GoBackN {
         let outstanding = packets as f64 * f64::from(traffic.depth);
         Some(GoBackN {
             forward: lost(scenario, &there, &[PacketClass::Data, PacketClass::Request]),
-            backward: lost(scenario, &back, &[PacketClass::Nak]),
+            backward: lost(scenario, &back, &[PacketClass::Ack, PacketClass::Nak]),
             window: (reaction / each).min(outstanding),
             timeout: card
                 .ack_timeout()
@@ -133,12 +133,14 @@ fn lost(scenario: &Scenario, ways: &[WayId], classes: &[PacketClass]) -> f64 {
     for way in ways {
         kept *= 1.0 - scenario.network.links[way.link].loss[way.way].get();
         for fault in scenario.faults.iter().filter(|f| f.ways.contains(way)) {
-            let meant = fault.packets == PacketClass::Any || classes.contains(&fault.packets);
+            let class = fault.filter.packets;
+            let meant = class == PacketClass::Any || classes.contains(&class);
             let loses = matches!(
                 fault.action,
                 Action::Drop | Action::Corrupt | Action::CorruptDevice
             );
-            if meant && loses {
+            // A fault on named packets has no long run.
+            if meant && loses && fault.at_most.is_none() && !fault.filter.names_packets() {
                 kept *= 1.0 - rate(&fault.pick);
             }
         }
@@ -163,7 +165,7 @@ fn rate(pick: &Pick) -> f64 {
             }
             (leave * rate_good.get() + enter * rate_bad.get()) / (enter + leave)
         }
-        Pick::Exact(_) => 0.0,
+        Pick::All => 1.0,
     }
 }
 

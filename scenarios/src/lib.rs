@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`cli`] | the command line |
-//! | [`format`] | the scenario file: TOML in, plain data out |
+//! | [`mod@format`] | the scenario file: TOML in, plain data out |
 //! | [`library`] | the scenarios that come with the program |
 //! | [`run`] | a scenario in, a report out |
 //! | [`report`] | what came out: data, text, JSON, tables, verdicts |

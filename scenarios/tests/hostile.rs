@@ -245,19 +245,21 @@ fn extreme_files_are_refused_in_reasonable_time() {
         BROAD.replace("[4, 14]", &format!("[{}]", many("1,", 20_000))),
         BROAD.replace("[\"a\", \"b\"]", &format!("[{}]", many("\"a\",", 200_000))),
         BROAD
-            .replace("depth = 4", "qps = 65536")
+            .replace("depth = 4", "qps = 65536\ndepth = 32768")
             .replace("\"c\"\noper", "[\"c\", \"a\", \"b\"]\noper"),
         BROAD.replace(
             "name = \"one\"",
             &format!("name = \"one\"\nqps = {}", 1u64 << 40),
         ),
+        BROAD.replace("counted", "data").replace("1MiB", "2GiB"),
+        BROAD.replace("depth = 4", "qps = 60000"),
         "x".repeat(17 << 20),
     ] {
         let start = std::time::Instant::now();
         match read(text.as_bytes(), &[]) {
             Err(error) => sound(&error),
             Ok(_) => assert!(
-                text.contains("qps = 65536"),
+                text.contains("qps = 60000"),
                 "{}",
                 &text[..60.min(text.len())]
             ),

@@ -83,9 +83,9 @@ pub(super) static CARD: Section = Section {
         Key::with(
             "ack-every",
             Kind::Count(1, 65_536),
-            "16",
-            "A requester asks for an ACK with the last packet of each message and with every n-th \
-             packet.",
+            "32",
+            "A requester asks for an ACK with the last packet of each message and, within one, with \
+             every n-th packet.",
         ),
         Key::with(
             "recovery",
@@ -97,7 +97,7 @@ pub(super) static CARD: Section = Section {
             "ack-delay",
             DELAY,
             "0ps",
-            "From the arrival of a request until its ACK is ready to be sent.",
+            "From the arrival of a request until its ACK, or the first packet of its READ response, is ready.",
         ),
         Key::with(
             "nak-delay",
@@ -109,13 +109,13 @@ pub(super) static CARD: Section = Section {
             "retransmit-delay",
             DELAY,
             "0ps",
-            "From the arrival of a NAK until the first packet is sent again.",
+            "From the arrival of a NAK, or a timeout, until the first packet is sent again.",
         ),
         Key::with(
             "doorbell-delay",
             DELAY,
             "0ps",
-            "From the posting of a request until the card begins with it.",
+            "From the posting of a request on an idle send queue until its first packet is ready.",
         ),
         Key::with(
             "credits",
@@ -128,25 +128,19 @@ pub(super) static CARD: Section = Section {
             "priority",
             Kind::Count(0, 7),
             "3",
-            "Ethernet priority of requests and READ responses.",
+            "Ethernet priority of requests.",
         ),
         Key::optional(
             "ack-priority",
             Kind::Count(0, 7),
             "`priority`",
-            "Ethernet priority of ACKs and NAKs.",
+            "Ethernet priority of ACKs, NAKs and READ responses.",
         ),
         Key::with(
             "dscp",
             Kind::Count(0, 63),
             "26",
-            "DSCP of requests and READ responses.",
-        ),
-        Key::optional(
-            "ack-dscp",
-            Kind::Count(0, 63),
-            "`dscp`",
-            "DSCP of ACKs and NAKs.",
+            "DSCP of every packet it sends.",
         ),
     ],
 };
@@ -182,14 +176,12 @@ pub struct Card {
     pub doorbell_delay: Span,
     /// End-to-end credits.
     pub credits: bool,
-    /// Priority of data.
+    /// Priority of requests.
     pub priority: u8,
-    /// Priority of ACKs and NAKs.
+    /// Priority of ACKs, NAKs and READ responses.
     pub ack_priority: u8,
-    /// DSCP of data.
+    /// DSCP of what it sends.
     pub dscp: u8,
-    /// DSCP of ACKs and NAKs.
-    pub ack_dscp: u8,
 }
 
 impl Card {
@@ -258,7 +250,7 @@ fn card(reader: &Reader<'_>) -> Card {
     if mtu.0 != 0 && !matches!(mtu.0, 256 | 512 | 1024 | 2048 | 4096) {
         reader.say("mtu", "must be 256, 512, 1024, 2048 or 4096 bytes");
     }
-    let (priority, dscp) = (reader.get("priority"), reader.get("dscp"));
+    let priority = reader.get("priority");
     Card {
         mtu: u16::try_from(mtu.0).unwrap_or(4096),
         gid: reader.get("gid"),
@@ -276,7 +268,6 @@ fn card(reader: &Reader<'_>) -> Card {
         credits: reader.get("credits"),
         priority,
         ack_priority: reader.opt("ack-priority").unwrap_or(priority),
-        dscp,
-        ack_dscp: reader.opt("ack-dscp").unwrap_or(dscp),
+        dscp: reader.get("dscp"),
     }
 }

@@ -244,7 +244,7 @@ fn cut(number: usize, line: &str, indent: usize, width: usize) -> Line {
     }
     Line {
         number,
-        text: text.trim_end().to_string(),
+        text,
         indent: indent - skip + dots.len(),
         width: width.min(room),
     }

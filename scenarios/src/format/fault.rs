@@ -18,7 +18,7 @@ choices! {
         Burst = "burst",
         /// Every n-th packet.
         Every = "every",
-        /// Named packets.
+        /// All that are looked at.
         Exact = "exact",
     }
 }
@@ -32,6 +32,8 @@ choices! {
         Corrupt = "corrupt",
         /// Bits flip inside a device, before the FCS is made: the ICRC at the destination catches it.
         CorruptDevice = "corrupt-device",
+        /// Its ECN field says that it met congestion.
+        MarkEcn = "mark-ecn",
         /// It arrives twice.
         Duplicate = "duplicate",
         /// It arrives later.
@@ -54,14 +56,14 @@ choices! {
         ReadRequest = "read-request",
         /// READ responses.
         ReadResponse = "read-response",
-        /// Positive acknowledgements.
+        /// Acknowledgements, positive and negative.
         Ack = "ack",
         /// NAKs, those for RNR among them.
         Nak = "nak",
+        /// Congestion notifications.
+        Cnp = "cnp",
     }
 }
-
-const EXACT: &[&str] = &["exact"];
 
 pub(super) static FAULT: Section = Section {
     title: "[[fault]]",
@@ -84,21 +86,22 @@ pub(super) static FAULT: Section = Section {
             "kind",
             Kind::Choice(FaultKind::NAMES),
             "loss",
-            "How packets are picked: each with one probability, in bursts (Gilbert-Elliott), every n-th, \
-             or exactly those named.",
+            "How packets are picked of those that are looked at: each with one probability, in bursts \
+             (Gilbert-Elliott), every n-th, or all of them (`exact`, with keys that say which packets).",
         ),
         Key::with(
             "action",
             Kind::Choice(ActionKind::NAMES),
             "drop",
             "What happens to them. `corrupt` flips bits on the link (the FCS catches it), \
-             `corrupt-device` inside a device (the ICRC does).",
+             `corrupt-device` inside a device (the ICRC does); `mark-ecn` sets congestion experienced.",
         ),
         Key::with(
             "packets",
             Kind::Choice(PacketClass::NAMES),
             "any",
-            "Which packets are looked at and counted; others pass.",
+            "Which packets are looked at and counted; others pass. `data` are packets with payload, `ack` \
+             ACKs and NAKs.",
         ),
         Key::with(
             "rate",
@@ -146,63 +149,71 @@ pub(super) static FAULT: Section = Section {
             "phase",
             Kind::Count(1, 1 << 40),
             "`every`",
-            "The first packet that is picked, counted from 1.",
+            "The first packet that is picked, counted from 1; at most `every`.",
         )
         .only("kind", &["every"]),
         Key::optional(
             "traffic",
             Kind::Name,
             "any",
-            "The load whose packets are meant.",
-        )
-        .only("kind", EXACT),
+            "Only packets for this load, in either direction.",
+        ),
         Key::with(
             "qp",
             Kind::Count(0, 65_535),
             "0",
-            "Which queue pair of the load, from 0.",
-        )
-        .only("kind", EXACT),
+            "Which queue pair of the load, from 0: pair of hosts by pair, `qps` each.",
+        ),
         Key::optional(
             "psn",
             Kind::Count(0, 0xff_ffff),
             "any",
             "PSN of the packet, as on the wire.",
-        )
-        .only("kind", EXACT),
+        ),
         Key::optional(
             "psn-offset",
             Kind::Count(0, 0xff_ffff),
             "any",
-            "PSN of the packet, counted from the first one of the queue pair, which is 0.",
-        )
-        .only("kind", EXACT),
+            "PSN of the packet, counted from the first one that is seen of the queue pair there, \
+             which is 0.",
+        ),
         Key::optional(
             "copy",
-            Kind::Count(1, 1 << 32),
+            Kind::Count(1, u32::MAX as u64),
             "every sighting",
             "The n-th time that a packet of this PSN is seen in this direction, from 1.",
-        )
-        .only("kind", EXACT),
+        ),
         Key::optional(
             "round",
-            Kind::Count(1, 1 << 32),
+            Kind::Count(1, u32::MAX as u64),
             "every round",
             "The transmission round, from 1; each backward jump of the PSN begins a new one.",
-        )
-        .only("kind", EXACT),
+        ),
+        Key::optional(
+            "at-most",
+            Kind::Count(1, 1 << 40),
+            "no limit",
+            "After so many hits the fault does nothing more.",
+        ),
         Key::with(
             "by",
             Kind::Span(0, 10_000_000_000_000),
             "10us",
-            "How much later a delayed packet arrives.",
+            "How much later a delayed packet arrives, or the copy of a duplicated one.",
         )
-        .only("action", &["delay"]),
+        .only("action", &["delay", "duplicate"]),
         Key::with(
             "behind",
             Kind::Count(1, 65_536),
             "1",
             "How many packets a reordered packet lets pass.",
+        )
+        .only("action", &["reorder"]),
+        Key::with(
+            "hold",
+            Kind::Span(1, 10_000_000_000_000),
+            "100us",
+            "The longest it is held back, if not so many follow.",
         )
         .only("action", &["reorder"]),
     ],
@@ -241,11 +252,13 @@ pub struct Fault {
     /// Where.
     pub ways: Vec<WayId>,
     /// Which packets are looked at.
-    pub packets: PacketClass,
+    pub filter: Filter,
     /// Which of those are picked.
     pub pick: Pick,
     /// What happens to them.
     pub action: Action,
+    /// After so many hits it does nothing more.
+    pub at_most: Option<u64>,
 }
 
 /// How a fault picks its packets.
@@ -268,24 +281,33 @@ pub enum Pick {
     Every {
         /// Distance.
         every: u64,
-        /// The first.
+        /// The first, at most `every`.
         phase: u64,
     },
-    /// Named packets.
-    Exact(Exact),
+    /// All of them.
+    All,
 }
 
-/// Packets by name; what is `None` fits every packet.
+/// Which packets a fault looks at; what is `None` fits every packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exact {
+pub struct Filter {
+    /// What they are.
+    pub packets: PacketClass,
     /// Index of the load, and of the queue pair in it.
     pub queue_pair: Option<(usize, u32)>,
     /// PSN.
     pub psn: Option<PsnPick>,
     /// The n-th sighting of the PSN, from 1.
-    pub copy: Option<u64>,
+    pub copy: Option<u32>,
     /// The transmission round, from 1.
-    pub round: Option<u64>,
+    pub round: Option<u32>,
+}
+
+impl Filter {
+    /// True if it means certain packets and not a class of them.
+    pub fn names_packets(&self) -> bool {
+        self.psn.is_some() || self.copy.is_some() || self.round.is_some()
+    }
 }
 
 /// A PSN.
@@ -293,7 +315,7 @@ pub struct Exact {
 pub enum PsnPick {
     /// As on the wire.
     Absolute(u32),
-    /// So many after the first one of the queue pair.
+    /// So many after the first one seen of the queue pair.
     Relative(u32),
 }
 
@@ -306,12 +328,19 @@ pub enum Action {
     Corrupt,
     /// Bits flip inside a device.
     CorruptDevice,
-    /// It arrives twice.
-    Duplicate,
+    /// Its ECN field says that it met congestion.
+    MarkEcn,
+    /// It arrives again after this span.
+    Duplicate(Span),
     /// It arrives later by this span.
     Delay(Span),
-    /// It lets so many others pass.
-    Reorder(u32),
+    /// It lets others pass.
+    Reorder {
+        /// How many.
+        behind: u32,
+        /// The longest it is held back.
+        hold: Span,
+    },
 }
 
 /// A recording of links.
@@ -396,32 +425,38 @@ pub(super) fn read(
             },
             FaultKind::Every => {
                 let every = reader.get("every");
-                Pick::Every {
-                    every,
-                    phase: reader.opt("phase").unwrap_or(every),
+                let phase = reader.opt("phase").unwrap_or(every);
+                if phase > every {
+                    reader.say("phase", format!("must be at most \"every\", {every}"));
                 }
+                Pick::Every { every, phase }
             }
-            FaultKind::Exact => Pick::Exact(exact(&reader, traffic)),
+            FaultKind::Exact => Pick::All,
         };
         all.push(Fault {
             name,
             ways: ways(&reader, network),
-            packets: reader.get("packets"),
+            filter: filter(&reader, traffic),
             pick,
             action: match reader.get("action") {
                 ActionKind::Drop => Action::Drop,
                 ActionKind::Corrupt => Action::Corrupt,
                 ActionKind::CorruptDevice => Action::CorruptDevice,
-                ActionKind::Duplicate => Action::Duplicate,
+                ActionKind::MarkEcn => Action::MarkEcn,
+                ActionKind::Duplicate => Action::Duplicate(reader.get("by")),
                 ActionKind::Delay => Action::Delay(reader.get("by")),
-                ActionKind::Reorder => Action::Reorder(reader.get("behind")),
+                ActionKind::Reorder => Action::Reorder {
+                    behind: reader.get("behind"),
+                    hold: reader.get("hold"),
+                },
             },
+            at_most: reader.opt("at-most"),
         });
     }
     all
 }
 
-fn exact(reader: &Reader<'_>, traffic: &[Traffic]) -> Exact {
+fn filter(reader: &Reader<'_>, traffic: &[Traffic]) -> Filter {
     let qp: u32 = reader.get("qp");
     let mut queue_pair = None;
     if let Some(name) = reader.opt::<String>("traffic") {
@@ -457,7 +492,8 @@ fn exact(reader: &Reader<'_>, traffic: &[Traffic]) -> Exact {
         reader.say("psn-offset", "stands beside a \"psn\"; give one of the two");
     }
     let absolute = psn.map(PsnPick::Absolute);
-    Exact {
+    Filter {
+        packets: reader.get("packets"),
         queue_pair,
         psn: absolute.or(offset.map(PsnPick::Relative)),
         copy: reader.opt("copy"),

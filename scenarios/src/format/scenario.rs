@@ -167,6 +167,8 @@ pub(super) fn read(document: &Table, sink: &Sink) -> Scenario {
         );
     }
     agree(&traffic, &cards, &network, &root);
+    let payload = root.get("payload");
+    traffic::check_totals(&root, &traffic, &network, payload == Payload::Data);
     let faults = fault::read(&root, &network, &traffic, sink);
     let captures = fault::read_captures(&root, &network, sink);
     let mut scenario = Scenario {
@@ -177,7 +179,7 @@ pub(super) fn read(document: &Table, sink: &Sink) -> Scenario {
         seed: root.get("seed"),
         stop: root.get("stop"),
         event_limit: root.get("event-limit"),
-        payload: root.get("payload"),
+        payload,
         network,
         cards,
         traffic,

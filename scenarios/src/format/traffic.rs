@@ -1,11 +1,12 @@
 //! `[[traffic]]`: who sends what to whom.
 
 use super::choices::choices;
-use super::diagnostic::{Sink, hint};
+use super::diagnostic::{Origin, Sink, hint};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::topology::Network;
 use crate::units::{Size, Span};
+use softroce_sim::card::{MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 
 choices! {
     /// What a request does.
@@ -86,7 +87,7 @@ pub(super) static TRAFFIC: Section = Section {
         ),
         Key::with(
             "depth",
-            Kind::Count(1, 65_536),
+            Kind::Count(1, MAX_WR as u64),
             "1",
             "Requests of a queue pair that are outstanding at the same time.",
         ),
@@ -104,7 +105,7 @@ pub(super) static TRAFFIC: Section = Section {
         ),
         Key::optional(
             "recv-depth",
-            Kind::Count(0, 65_536),
+            Kind::Count(0, MAX_WR as u64),
             "twice `depth`",
             "Receives kept posted on each queue pair.",
         )
@@ -113,19 +114,19 @@ pub(super) static TRAFFIC: Section = Section {
             "recv-delay",
             Kind::Span(0, 1_000_000_000_000_000),
             "0ps",
-            "Until receives are posted, at the start and again after each one is used: a slow \
-             receiver, who answers with RNR NAKs.",
+            "From `start` until receives are first posted: a late receiver, who answers with RNR NAKs \
+             until then.",
         )
         .only("operation", RECEIVING),
         Key::with(
             "sge",
-            Kind::Count(1, 32),
+            Kind::Count(1, MAX_SGE as u64),
             "1",
             "Pieces of memory that each message is gathered from.",
         ),
         Key::with(
             "signalled-every",
-            Kind::Count(1, 65_536),
+            Kind::Count(1, MAX_WR as u64),
             "1",
             "Every n-th request asks for a completion. At most `depth`.",
         ),
@@ -153,7 +154,7 @@ pub struct Traffic {
     pub start: Span,
     /// Receives kept posted on each queue pair; 0 if the operation needs none.
     pub recv_depth: u32,
-    /// Until a receive is posted.
+    /// From the start until receives are first posted.
     pub recv_delay: Span,
     /// Pieces of memory of each message.
     pub sge: u32,
@@ -229,7 +230,7 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
             qps,
             start: reader.get("start"),
             recv_depth: match operation.needs_receive() {
-                true => recv_depth.unwrap_or_else(|| depth.saturating_mul(2)),
+                true => recv_depth.unwrap_or_else(|| depth.saturating_mul(2).min(MAX_WR)),
                 false => 0,
             },
             recv_delay: reader.get("recv-delay"),
@@ -238,6 +239,49 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
         });
     }
     all
+}
+
+/// The most bytes of memory that loads with data may register together.
+pub const MAX_DATA: u64 = 4 << 30;
+
+/// Checks what each host's card must hold: queue pairs, completions and, with `data`, bytes.
+pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Network, data: bool) {
+    let mut totals = vec![(0u64, 0u64); network.hosts.len()];
+    let mut bytes = 0u64;
+    for (n, load) in traffic.iter().enumerate() {
+        let qps = u64::from(load.qps);
+        for &(from, to) in &load.pairs {
+            for (host, requests) in [(from, load.depth), (to, load.recv_depth)] {
+                totals[host].0 += qps;
+                totals[host].1 += qps * u64::from(requests);
+            }
+        }
+        let slots = 1 + u64::from(load.recv_depth.max(1));
+        let each = load.size.0.saturating_mul(slots).saturating_mul(qps);
+        bytes = bytes.saturating_add(each.saturating_mul(load.pairs.len() as u64));
+        let at = root.tables("traffic").get(n).map_or(Origin::FILE, |t| t.1);
+        for &host in load.pairs.iter().flat_map(|(a, b)| [a, b]) {
+            let name = &network.hosts[host];
+            let (queue_pairs, completions) = totals[host];
+            for (what, is, limit) in [
+                ("queue pairs", queue_pairs, u64::from(MAX_QP)),
+                ("outstanding requests", completions, u64::from(MAX_CQE)),
+            ] {
+                if is > limit {
+                    let told = format!("the card of host \"{name}\" would have {is} {what}");
+                    root.sink.say(at, format!("{told}; the limit is {limit}"));
+                    return;
+                }
+            }
+        }
+        if data && bytes > MAX_DATA {
+            let (is, limit) = (Size(bytes), Size(MAX_DATA));
+            let told = format!("the loads register {is} of memory; the limit is {limit}");
+            root.sink
+                .say(at, format!("{told}, or payload = \"counted\""));
+            return;
+        }
+    }
 }
 
 fn hosts(reader: &Reader<'_>, key: &'static str, network: &Network) -> Vec<usize> {
