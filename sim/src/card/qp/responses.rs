@@ -37,6 +37,8 @@ enum Response {
         reth: Reth,
         msn: Msn,
         ready: Time,
+        /// It was asked for before.
+        again: bool,
     },
 }
 
@@ -56,12 +58,31 @@ impl Response {
             Response::Read { position, sent, .. } => position + u64::from(sent),
         }
     }
+
+    /// Lets an acknowledgement go at `earlier`, if that is earlier.
+    fn advance(&mut self, earlier: Time) {
+        if let Response::Ack { ready, .. } = self {
+            *ready = earlier.min(*ready);
+        }
+    }
+
+    /// True for a NAK that ends the connection.
+    fn is_final(&self) -> bool {
+        match self {
+            Response::Nak { syndrome, .. } => matches!(
+                syndrome.kind(),
+                SyndromeKind::Nak(code) if code != NakCode::PsnSequenceError
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// The answers a queue pair owes.
 #[derive(Debug, Default)]
 pub(crate) struct Responses {
     queue: VecDeque<Response>,
+    /// READs in the queue that were asked for once.
     reads: usize,
 }
 
@@ -71,15 +92,25 @@ impl Responses {
         self.reads = 0;
     }
 
-    /// Drops READ data that is not out yet; the queue pair is in error.
+    /// Drops READ data that is not out yet; the queue pair is in error. What stands before a refusal
+    /// stays: the refusal says that everything before it has been carried out (C9-27).
     pub(super) fn keep_acknowledgements(&mut self) {
+        if self.queue.back().is_some_and(Response::is_final) {
+            return;
+        }
         self.queue.retain(|r| !matches!(r, Response::Read { .. }));
-        self.reads = 0;
+        self.count_reads();
     }
 
-    /// READs not answered in full.
+    /// READs not answered in full. Those that are answered again do not count: the peer may have their
+    /// first answer by now, and has gone on.
     pub(super) fn reads(&self) -> usize {
         self.reads
+    }
+
+    fn count_reads(&mut self) {
+        let new = |r: &&Response| matches!(r, Response::Read { again: false, .. });
+        self.reads = self.queue.iter().filter(new).count();
     }
 
     #[inline]
@@ -117,16 +148,46 @@ impl Responses {
     }
 
     pub(super) fn push_nak(&mut self, position: u64, syndrome: Syndrome, msn: Msn, ready: Time) {
-        // At most one sequence or RNR NAK can be meaningful, and it is the latest.
-        if matches!(self.queue.back(), Some(Response::Nak { .. })) {
-            self.queue.pop_back();
-        }
         self.queue.push_back(Response::Nak {
             position,
             syndrome,
             msn,
             ready,
         });
+        self.tidy();
+    }
+
+    /// Drops what a later answer makes needless, so that between two READs there is at most an ACK, a NAK
+    /// and an ACK, however long the port does not fetch them.
+    fn tidy(&mut self) {
+        let mut i = 0;
+        while i + 1 < self.queue.len() {
+            let needless = match (self.queue[i], self.queue[i + 1]) {
+                (Response::Ack { position, ready, .. }, Response::Ack { position: later, .. })
+                    if later < position =>
+                {
+                    self.queue.swap(i, i + 1);
+                    self.queue[i + 1].advance(ready);
+                    true
+                }
+                (Response::Ack { ready, .. }, Response::Ack { .. }) => {
+                    self.queue[i + 1].advance(ready);
+                    true
+                }
+                // At most one sequence or RNR NAK can mean something, and it is the latest.
+                (Response::Nak { .. }, Response::Nak { .. }) => true,
+                (Response::Nak { .. }, Response::Ack { .. }) => {
+                    matches!(self.queue.get(i + 2), Some(Response::Nak { .. }))
+                }
+                _ => false,
+            };
+            if needless {
+                self.queue.remove(i);
+                i = i.saturating_sub(1);
+            } else {
+                i += 1;
+            }
+        }
     }
 
     pub(super) fn push_read(
@@ -145,11 +206,12 @@ impl Responses {
             reth,
             msn,
             ready,
+            again: false,
         });
     }
 
     /// Answers a READ again, before the answers to later requests. What is still to be sent of the same
-    /// data is replaced. At most `limit` READs wait.
+    /// data is replaced. At most `limit` such READs wait.
     pub(super) fn repeat_read(
         &mut self,
         position: u64,
@@ -168,15 +230,12 @@ impl Responses {
             } => p >= end || p + u64::from(n) <= position,
             _ => true,
         });
-        self.reads = self
-            .queue
-            .iter()
-            .filter(|r| matches!(r, Response::Read { .. }))
-            .count();
-        if self.reads >= limit {
+        self.count_reads();
+        self.tidy();
+        let again = |r: &&Response| matches!(r, Response::Read { again: true, .. });
+        if self.queue.iter().filter(again).count() >= limit {
             return;
         }
-        self.reads += 1;
         let at = self.queue.iter().position(|r| r.position() >= position);
         let read = Response::Read {
             position,
@@ -185,12 +244,13 @@ impl Responses {
             reth,
             msn,
             ready,
+            again: true,
         };
         self.queue.insert(at.unwrap_or(self.queue.len()), read);
     }
 
     fn pop(&mut self) {
-        if let Some(Response::Read { .. }) = self.queue.pop_front() {
+        if let Some(Response::Read { again: false, .. }) = self.queue.pop_front() {
             self.reads -= 1;
         }
     }
