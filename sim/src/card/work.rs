@@ -263,6 +263,18 @@ pub(crate) struct WorkReader<E> {
     pub(crate) sges: Reader<Sge>,
 }
 
+impl<E: Copy + Send> WorkReader<E> {
+    /// Takes the oldest entry out. Its elements, which `run` names, go first: the program counts on
+    /// finding room for elements wherever it finds room for an entry.
+    pub(crate) fn retire(&mut self, run: impl FnOnce(&E) -> SgeRun) -> Option<E> {
+        let entry = *self.entries.get(self.entries.head())?;
+        self.sges.tail();
+        self.sges.retire(u64::from(run(&entry).count));
+        self.entries.retire(1);
+        Some(entry)
+    }
+}
+
 pub(crate) fn work_queue<E: Copy + Send>(
     max_wr: u32,
     max_sge: u32,

@@ -144,9 +144,7 @@ impl Requester {
 
     /// Takes the oldest work request out of the queue.
     pub(super) fn retire(&mut self) -> Option<SendEntry> {
-        let entry = self.queue.entries.pop()?;
-        self.queue.sges.tail();
-        self.queue.sges.retire(u64::from(entry.sges.count));
+        let entry = self.queue.retire(|entry| entry.sges)?;
         let head = self.head();
         self.started = self.started.max(head);
         self.cursor_request = self.cursor_request.max(head);

@@ -16,7 +16,7 @@ use crate::card::work::{
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::{
-    Immediate, Msn, NakCode, Opcode, Operation, Packet, Position, Psn, RemoteKey, Reth, Syndrome,
+    Immediate, Msn, NakCode, Opcode, Operation, Packet, Position, Psn, RemoteKey, Syndrome,
 };
 
 /// A SEND or WRITE of several packets that is under way.
@@ -49,6 +49,8 @@ pub(crate) struct Responder {
     nak_pending: bool,
     /// The packet before `expected` was part of a SEND or WRITE, which a plain ACK may name.
     plain_before: bool,
+    /// The program has been told that the peer is there.
+    established: bool,
     pub(super) max_dest_rd_atomic: u8,
     pub(super) min_rnr_timer: u8,
 }
@@ -77,6 +79,7 @@ impl Responder {
             message: None,
             nak_pending: false,
             plain_before: false,
+            established: false,
             max_dest_rd_atomic: 0,
             min_rnr_timer: 0,
         }
@@ -86,6 +89,7 @@ impl Responder {
         while self.retire().is_some() {}
         self.responses.clear();
         (self.expected, self.msn) = (0, Msn::default());
+        self.established = false;
         self.stop();
     }
 
@@ -112,10 +116,7 @@ impl Responder {
 
     /// Takes the oldest receive request out of the queue.
     pub(super) fn retire(&mut self) -> Option<RecvEntry> {
-        let entry = self.queue.entries.pop()?;
-        self.queue.sges.tail();
-        self.queue.sges.retire(u64::from(entry.sges.count));
-        Some(entry)
+        self.queue.retire(|entry| entry.sges)
     }
 
     /// Receive requests that a new message could take.
@@ -164,7 +165,7 @@ impl Qp {
                 _ => return self.duplicate(now, position, packet, desk),
             }
         }
-        if self.state == State::Rtr && self.responder.expected == 0 && !self.responder.nak_pending {
+        if self.state == State::Rtr && !std::mem::replace(&mut self.responder.established, true) {
             desk.events
                 .push_back(AsyncEvent::CommunicationEstablished(self.number));
         }
@@ -273,18 +274,21 @@ impl Qp {
             Operation::ReadRequest => return self.execute_read(now, packet, desk),
             _ => return Err(INVALID),
         };
-        let message = self.begin_or_continue(packet, opcode, write, desk)?;
-        let len = packet.payload.len();
-        self.check_len(opcode, len, &message)?;
-
+        if opcode.has_invalidate() {
+            return Err(INVALID);
+        }
+        let message = self.begin_or_continue(packet, opcode, write)?;
         let takes_receive = opcode.has_immediate() || !write;
         let receive = if takes_receive {
             Some(self.responder.oldest_receive().ok_or(Fault::NotReady)?)
         } else {
             None
         };
-        if opcode.has_invalidate() {
-            return Err(INVALID);
+        let len = packet.payload.len();
+        self.check_len(opcode, len, &message)?;
+        if write && opcode.begins_message() {
+            let (va, total) = (message.va, message.total);
+            self.check_key(message.rkey, va, total, Access::REMOTE_WRITE, desk)?;
         }
 
         match receive {
@@ -345,7 +349,6 @@ impl Qp {
         packet: &Packet,
         opcode: Opcode,
         write: bool,
-        desk: &Desk,
     ) -> Result<Message, Fault> {
         let r = &self.responder;
         if !opcode.begins_message() {
@@ -367,21 +370,27 @@ impl Qp {
         };
         if write {
             let reth = packet.ext.reth().ok_or(INVALID)?;
-            self.check_reth(&reth, Access::REMOTE_WRITE, desk)?;
+            if !self.access.allows(Access::REMOTE_WRITE) {
+                return Err(INVALID);
+            }
             (message.va, message.rkey) = (reth.va, reth.rkey);
             message.total = reth.dma_len.into();
         }
         Ok(message)
     }
 
-    /// Rights of the queue pair, length and key of an RDMA request. Zero bytes need no key (C9-88).
-    fn check_reth(&self, reth: &Reth, asked: Access, desk: &Desk) -> Result<(), Fault> {
-        if !self.access.allows(asked) || u64::from(reth.dma_len) > MAX_MESSAGE_LEN {
-            return Err(INVALID);
-        }
-        if reth.dma_len > 0 {
+    /// The key of an RDMA request, for all it asks for. Zero bytes need none (C9-88).
+    fn check_key(
+        &self,
+        rkey: RemoteKey,
+        va: u64,
+        len: u64,
+        asked: Access,
+        desk: &Desk,
+    ) -> Result<(), Fault> {
+        if len > 0 {
             desk.memory
-                .remote(reth.rkey, self.init.pd, reth.va, reth.dma_len.into(), asked)
+                .remote(rkey, self.init.pd, va, len, asked)
                 .map_err(|_| ACCESS)?;
         }
         Ok(())
@@ -404,7 +413,7 @@ impl Qp {
             } else {
                 received < message.total
             };
-        let in_bounds = received <= MAX_MESSAGE_LEN;
+        let in_bounds = received.max(message.total) <= MAX_MESSAGE_LEN;
         if fits && announced && in_bounds {
             Ok(())
         } else {
@@ -490,10 +499,15 @@ impl Qp {
     fn execute_read(&mut self, now: Time, packet: &Packet, desk: &mut Desk) -> Result<(), Fault> {
         let reth = packet.ext.reth().ok_or(INVALID)?;
         let r = &self.responder;
-        if r.message.is_some() || r.responses.reads() >= usize::from(r.max_dest_rd_atomic) {
+        if r.message.is_some()
+            || !self.access.allows(Access::REMOTE_READ)
+            || r.responses.reads() >= usize::from(r.max_dest_rd_atomic)
+            || u64::from(reth.dma_len) > MAX_MESSAGE_LEN
+        {
             return Err(INVALID);
         }
-        self.check_reth(&reth, Access::REMOTE_READ, desk)?;
+        let len = reth.dma_len.into();
+        self.check_key(reth.rkey, reth.va, len, Access::REMOTE_READ, desk)?;
         let packets = read_packets(reth.dma_len, self.mtu.bytes());
         let r = &mut self.responder;
         r.msn = r.msn.next();
