@@ -1,1 +1,7 @@
 //! Shared pieces of the tests in `tests/`.
+//!
+//! * [`bench`]: one card, and a peer that says exactly what the test wants it to say.
+//! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
+
+pub mod bench;
+pub mod pair;
