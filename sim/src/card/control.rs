@@ -142,6 +142,8 @@ impl Card {
         let Some(qp) = self.qps[index].take() else {
             return Err(CreateError::UnknownQueuePair(number));
         };
+        // Nobody would complete what is posted from here on.
+        qp.forbid_posting();
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
         }
@@ -161,7 +163,8 @@ impl Card {
         let Some(qp) = self.qps[index].as_deref_mut() else {
             return Err(ModifyError::UnknownQueuePair(number));
         };
-        let to = attributes.check(qp.state)?;
+        let from = qp.state;
+        let to = attributes.check(from)?;
         let path = match attributes.address {
             Some(address) => {
                 let dest = attributes.dest_qp.unwrap_or(qp.dest_qp);
@@ -197,7 +200,9 @@ impl Card {
             _ => qp.set_state(now, to),
         }
         if to == State::Sqd {
-            qp.requester.drain_event = attributes.sqd_event.unwrap_or(false);
+            // Later changes of attributes leave an event that is due as it is.
+            let due = from == State::Sqd && qp.requester.drain_event;
+            qp.requester.drain_event = attributes.sqd_event.unwrap_or(due);
             qp.check_drained(&mut self.desk);
         }
         self.after(index);

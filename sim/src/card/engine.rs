@@ -25,7 +25,7 @@ pub struct Card {
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
     pending: PriorityMask,
-    /// Deadlines of queue pairs; each has at most one entry that counts, the one it is `armed` for.
+    /// Deadlines of queue pairs; each knows its own entries, `armed`.
     timers: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
@@ -186,8 +186,8 @@ impl Card {
             let Some(qp) = self.qps[index].as_deref_mut() else {
                 continue;
             };
-            if qp.armed == at {
-                qp.armed = Time::NEVER;
+            // Its entries come up in the order of their times.
+            if qp.armed.pop().is_some() {
                 qp.requester_timeout(now, &mut self.desk);
                 self.after(index);
             }
@@ -298,16 +298,16 @@ impl Card {
         self.arm(index);
     }
 
-    /// Enters the queue pair's deadline if it is earlier than the one entered. A later one is found out
-    /// when the earlier comes.
+    /// Enters the queue pair's deadline if it is earlier than those entered. A later one is found out
+    /// when the earlier comes, so a queue pair never has more entries than it has kinds of deadlines.
     #[inline]
     fn arm(&mut self, index: usize) {
         let Some(qp) = self.qps[index].as_deref_mut() else {
             return;
         };
         let deadline = qp.deadline();
-        if deadline < qp.armed {
-            qp.armed = deadline;
+        if deadline < qp.armed.last().copied().unwrap_or(Time::NEVER) {
+            qp.armed.push(deadline);
             self.timers.push(Reverse((deadline, index as u32)));
         }
     }

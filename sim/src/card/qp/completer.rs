@@ -87,7 +87,9 @@ impl Qp {
                 // Go-back-0 may name an earlier position than the oldest unanswered one; a READ whose
                 // data is missing an earlier one than the NAK.
                 let lost = position.min(self.requester.una);
-                self.retry(now, lost, desk);
+                if self.requester.has_sent(lost) {
+                    self.retry(now, lost, desk);
+                }
             }
             SyndromeKind::Nak(code) => {
                 desk.counters.naks_received.count(code);
@@ -204,15 +206,17 @@ impl Qp {
             return;
         }
         let r = &mut self.requester;
-        // 7 is "for ever".
-        if r.rnr_retry != 7 {
-            if r.rnr_left == 0 {
-                self.fail_oldest(now, Status::RnrRetryExceeded, desk);
-                return;
+        if r.has_sent(position) {
+            // 7 is "for ever".
+            if r.rnr_retry != 7 {
+                if r.rnr_left == 0 {
+                    self.fail_oldest(now, Status::RnrRetryExceeded, desk);
+                    return;
+                }
+                r.rnr_left -= 1;
             }
-            r.rnr_left -= 1;
+            self.go_back(now, position, desk);
         }
-        self.go_back(now, position, desk);
         // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile.
         let r = &mut self.requester;
         r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));

@@ -123,8 +123,8 @@ pub(crate) struct Qp {
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     pub(crate) recent: Recent,
-    /// The earliest entry of the card's timer heap that is this queue pair's.
-    pub(crate) armed: Time,
+    /// This queue pair's entries in the card's timer heap, the earliest last.
+    pub(crate) armed: Vec<Time>,
     /// On the card's list of queue pairs with requests to send.
     pub(crate) listed_request: bool,
     /// On the card's list of queue pairs with responses to send.
@@ -150,7 +150,7 @@ impl Qp {
             requester: Requester::new(send, init.max_send_wr),
             responder: Responder::new(recv),
             recent: Recent::new(),
-            armed: Time::NEVER,
+            armed: Vec::new(),
             listed_request: false,
             listed_response: false,
             shared,
@@ -164,6 +164,11 @@ impl Qp {
             self.shared.set(state);
             self.recent.note(now, Rare::State(state));
         }
+    }
+
+    /// Makes posting fail at once, as in RESET: the queue pair is being destroyed.
+    pub(crate) fn forbid_posting(&self) {
+        self.shared.set(State::Reset);
     }
 
     /// Back to the state of a new queue pair; requests that are queued vanish without completion.
