@@ -105,7 +105,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    fn hold(&mut self, bytes: Vec<u8>) -> Payload {
+    /// Keeps bytes for as long as the staging lives.
+    pub fn hold(&mut self, bytes: Vec<u8>) -> Payload {
         if bytes.is_empty() {
             return Payload::EMPTY;
         }
