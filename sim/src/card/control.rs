@@ -340,6 +340,9 @@ impl Card {
         let Some(qp) = self.qps[index].take() else {
             return Err(CreateError::UnknownQueuePair(number));
         };
+        // Nobody would complete what is posted from here on.
+        qp.forbid_posting();
+        self.counters += &qp.counters;
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
         }
@@ -408,7 +411,7 @@ impl Card {
         }
     }
 
-    fn qp(&self, number: QpNumber) -> Option<&Qp> {
+    pub(super) fn qp(&self, number: QpNumber) -> Option<&Qp> {
         self.qps[self.index_of(number)?].as_deref()
     }
 
@@ -425,7 +428,8 @@ impl Card {
         let Some(qp) = self.qps[index].as_deref_mut() else {
             return Err(ModifyError::UnknownQueuePair(number));
         };
-        let to = attributes.check(qp.init.qp_type, qp.state)?;
+        let from = qp.state;
+        let to = attributes.check(qp.init.qp_type, from)?;
         if let Some(m) = attributes.path_mtu
             && m > self.desk.config.port_mtu
         {
@@ -473,7 +477,9 @@ impl Card {
             _ => qp.set_state(now, to),
         }
         if to == State::Sqd {
-            qp.requester.drain_event = attributes.sqd_event.unwrap_or(false);
+            // Later changes of attributes leave an event that is due as it is.
+            let due = from == State::Sqd && qp.requester.drain_event;
+            qp.requester.drain_event = attributes.sqd_event.unwrap_or(due);
             qp.check_drained(&mut self.desk);
         }
         self.after(index);

@@ -22,13 +22,15 @@ pub struct Card {
     /// By number, from `first_qp` on; a destroyed one leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
+    /// Of packets for no queue pair, and of queue pairs that are destroyed.
+    pub(super) counters: Counters,
     /// Multicast groups, and the queue pairs attached to each, by place.
     pub(super) groups: Vec<(Gid, Vec<u32>)>,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
     pending: PriorityMask,
-    /// Deadlines of queue pairs; each has at most one entry that counts, the one it is `armed` for.
+    /// Deadlines of queue pairs; each knows its own entries, `armed`.
     timers: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
@@ -52,7 +54,6 @@ impl Card {
                 config,
                 memory: Memory::new(random),
                 cqs: Vec::new(),
-                counters: Counters::default(),
                 events: VecDeque::new(),
                 srqs: Vec::new(),
                 addresses: Vec::new(),
@@ -62,6 +63,7 @@ impl Card {
             qps: Vec::new(),
             first_qp,
             groups: Vec::new(),
+            counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
             pending: PriorityMask::NONE,
@@ -79,9 +81,19 @@ impl Card {
         &self.desk.config
     }
 
-    /// What it has counted.
-    pub fn counters(&self) -> &Counters {
-        &self.desk.counters
+    /// What it has counted: the sum over its queue pairs, destroyed ones included, and the packets that
+    /// were for none.
+    pub fn counters(&self) -> Counters {
+        let mut sum = self.counters;
+        for qp in self.qps.iter().flatten() {
+            sum += &qp.counters;
+        }
+        sum
+    }
+
+    /// What a queue pair has counted.
+    pub fn qp_counters(&self, number: QpNumber) -> Option<&Counters> {
+        self.qp(number).map(|qp| &qp.counters)
     }
 
     /// Rare events of a queue pair, the latest ones.
@@ -123,10 +135,14 @@ impl Card {
 
     /// Takes a packet that arrived, sent along `route`.
     pub fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
-        self.desk.counters.received_packets += 1;
         let outcome = self.dispatch(now, packet, route, env);
+        let qp = self
+            .index_of(packet.bth.dest_qp())
+            .and_then(|i| self.qps[i].as_deref_mut());
+        let counters = qp.map_or(&mut self.counters, |qp| &mut qp.counters);
+        counters.received_packets += 1;
         if let Err(why) = outcome {
-            self.desk.counters.refused.count(why);
+            counters.refused.count(why);
             env.observe(|| Deed::Refused {
                 packet: *packet,
                 why,
@@ -210,7 +226,7 @@ impl Card {
         }
         let opcode = packet.bth.opcode();
         if opcode.operation() == Operation::Cnp {
-            self.desk.counters.cnps_received += 1;
+            qp.counters.cnps_received += 1;
             return Ok(());
         }
         if !pkeys_match(packet.bth.pkey(), Bth::DEFAULT_PKEY) {
@@ -240,8 +256,8 @@ impl Card {
             let Some(qp) = self.qps[index].as_deref_mut() else {
                 continue;
             };
-            if qp.armed == at {
-                qp.armed = Time::NEVER;
+            // Its entries come up in the order of their times.
+            if qp.armed.pop().is_some() {
                 qp.requester_timeout(now, &mut self.desk);
                 self.after(index);
             }
@@ -263,7 +279,6 @@ impl Card {
             // The highest priority goes first.
             let priority = usable.ilog2() as u8;
             if let Some(packet) = self.next_of(now, priority, env) {
-                self.desk.counters.sent_packets += 1;
                 return Some(packet);
             }
             self.pending = self.pending.without(priority);
@@ -279,6 +294,7 @@ impl Card {
                 continue;
             };
             let packet = qp.next_response(now, &mut self.desk, env);
+            qp.counters.sent_packets += u64::from(packet.is_some());
             if packet.is_some() && qp.has_responses() {
                 self.lists[lists].responses.push_back(index);
             } else {
@@ -294,6 +310,7 @@ impl Card {
                 continue;
             };
             let packet = qp.next_request(now, &mut self.desk, env);
+            qp.counters.sent_packets += u64::from(packet.is_some());
             qp.listed_request = false;
             if packet.is_some() {
                 self.after(index as usize);
@@ -351,16 +368,16 @@ impl Card {
         self.arm(index);
     }
 
-    /// Enters the queue pair's deadline if it is earlier than the one entered. A later one is found out
-    /// when the earlier comes.
+    /// Enters the queue pair's deadline if it is earlier than those entered. A later one is found out
+    /// when the earlier comes, so a queue pair never has more entries than it has kinds of deadlines.
     #[inline]
     fn arm(&mut self, index: usize) {
         let Some(qp) = self.qps[index].as_deref_mut() else {
             return;
         };
         let deadline = qp.deadline();
-        if deadline < qp.armed {
-            qp.armed = deadline;
+        if deadline < qp.armed.last().copied().unwrap_or(Time::NEVER) {
+            qp.armed.push(deadline);
             self.timers.push(Reverse((deadline, index as u32)));
         }
     }

@@ -191,7 +191,7 @@ mod tests {
         let b = Buffer::new(8);
         std::thread::scope(|s| {
             for _ in 0..4 {
-                s.spawn(|| (0..1000).for_each(|_| drop(b.update(0, |v| v + 1))));
+                s.spawn(|| (0..1000).for_each(|_| _ = b.update(0, |v| v + 1)));
             }
         });
         assert_eq!(b.update(0, |v| v), 4000);

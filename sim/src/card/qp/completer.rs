@@ -38,6 +38,7 @@ impl Qp {
         let opcode = packet.bth.opcode();
         match (opcode.operation(), packet.ext.aeth()) {
             (Operation::Acknowledge, Some(aeth)) => self.receive_aeth(now, position, aeth, desk),
+            (Operation::AtomicAcknowledge, None) => Err(Refusal::Malformed),
             (Operation::ReadResponse | Operation::AtomicAcknowledge, aeth) => {
                 self.receive_answer(now, position, packet, aeth, desk, env)
             }
@@ -64,14 +65,14 @@ impl Qp {
         }
         match kind {
             SyndromeKind::Ack { credits } => {
-                desk.counters.acks_received += 1;
+                self.counters.acks_received += 1;
                 self.take_credits(aeth, credits, desk);
                 if !self.acknowledge(now, position + 1, desk) {
                     self.read_response_lost(now, desk);
                 }
             }
             SyndromeKind::RnrNak { timer } => {
-                desk.counters.rnr_naks_received += 1;
+                self.counters.rnr_naks_received += 1;
                 if !self.acknowledge(now, position, desk) {
                     self.read_response_lost(now, desk);
                     return Ok(());
@@ -79,7 +80,7 @@ impl Qp {
                 self.receiver_not_ready(now, position, timer, desk);
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
-                desk.counters.naks_received.sequence += 1;
+                self.counters.naks_received.sequence += 1;
                 self.acknowledge(now, position, desk);
                 if self.state == State::Error {
                     return Ok(());
@@ -87,10 +88,12 @@ impl Qp {
                 // Go-back-0 may name an earlier position than the oldest unanswered one; a READ whose
                 // data is missing an earlier one than the NAK.
                 let lost = position.min(self.requester.una);
-                self.retry(now, lost, desk);
+                if self.requester.has_sent(lost) {
+                    self.retry(now, lost, desk);
+                }
             }
             SyndromeKind::Nak(code) => {
-                desk.counters.naks_received.count(code);
+                self.counters.naks_received.count(code);
                 self.acknowledge(now, position, desk);
                 self.refused(now, position, code, desk);
             }
@@ -201,7 +204,7 @@ impl Qp {
         r.implied_nak = true;
         let lost = r.una;
         let psn = psn_at(r.first_psn, lost);
-        desk.counters.implied_naks += 1;
+        self.counters.implied_naks += 1;
         self.recent.note(now, Rare::ImpliedNak { psn });
         self.retry(now, lost, desk);
         self.requester.implied_nak = true;
@@ -212,15 +215,17 @@ impl Qp {
             return;
         }
         let r = &mut self.requester;
-        // 7 is "for ever".
-        if r.rnr_retry != 7 {
-            if r.rnr_left == 0 {
-                self.fail_oldest(now, Status::RnrRetryExceeded, desk);
-                return;
+        if r.has_sent(position) {
+            // 7 is "for ever".
+            if r.rnr_retry != 7 {
+                if r.rnr_left == 0 {
+                    self.fail_oldest(now, Status::RnrRetryExceeded, desk);
+                    return;
+                }
+                r.rnr_left -= 1;
             }
-            r.rnr_left -= 1;
+            self.go_back(now, position, desk);
         }
-        self.go_back(now, position, desk);
         // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile.
         let r = &mut self.requester;
         r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));

@@ -93,8 +93,8 @@ impl Qp {
             // Nobody answers: a request is done when its last packet is on its way.
             self.acknowledge(now, self.requester.cursor, desk);
         }
-        desk.counters.request_packets += 1;
-        desk.counters.retransmitted_packets += u64::from(again);
+        self.counters.request_packets += 1;
+        self.counters.retransmitted_packets += u64::from(again);
         env.observe(|| Deed::Request { packet: p, again });
         Some(p)
     }
@@ -163,6 +163,10 @@ impl Qp {
                 .memory
                 .invalidate(key, pd, self.number)
                 .map_err(|_| Status::LocalQpOperationError)?,
+            // It would wait for ever.
+            work if work.takes_resource() && self.requester.max_rd_atomic == 0 => {
+                return Err(Status::LocalQpOperationError);
+            }
             Work::CompareSwap { .. } | Work::FetchAdd { .. } | Work::AtomicWrite(_)
                 if entry.len != 8 =>
             {

@@ -88,6 +88,9 @@ impl Qp {
     ) -> Result<(), Fault> {
         let opcode = packet.bth.opcode();
         let write = opcode.operation() == Operation::Write;
+        if opcode.has_invalidate() && !matches!(packet.ext, Ext::Ieth(_)) {
+            return Err(INVALID);
+        }
         let message = self.begin_or_continue(packet, opcode, write)?;
         let taken = if opcode.has_immediate() || !write {
             let r = &mut self.responder;

@@ -105,7 +105,6 @@ pub(crate) struct Desk {
     pub(crate) config: CardConfig,
     pub(crate) memory: Memory,
     pub(crate) cqs: Vec<Cq>,
-    pub(crate) counters: Counters,
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) srqs: Vec<Srq>,
     /// By address handle; a destroyed one leaves its place empty.
@@ -142,8 +141,9 @@ pub(crate) struct Qp {
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     pub(crate) recent: Recent,
-    /// The earliest entry of the card's timer heap that is this queue pair's.
-    pub(crate) armed: Time,
+    pub(crate) counters: Counters,
+    /// This queue pair's entries in the card's timer heap, the earliest last.
+    pub(crate) armed: Vec<Time>,
     /// On the card's list of queue pairs with requests to send.
     pub(crate) listed_request: bool,
     /// On the card's list of queue pairs with responses to send.
@@ -175,7 +175,8 @@ impl Qp {
             requester: Requester::new(send, chunks, init.max_send_wr),
             responder: Responder::new(receives),
             recent: Recent::new(),
-            armed: Time::NEVER,
+            counters: Counters::default(),
+            armed: Vec::new(),
             listed_request: false,
             listed_response: false,
             shared,
@@ -189,6 +190,11 @@ impl Qp {
             self.shared.set(state);
             self.recent.note(now, Rare::State(state));
         }
+    }
+
+    /// Makes posting fail at once, as in RESET: the queue pair is being destroyed.
+    pub(crate) fn forbid_posting(&self) {
+        self.shared.set(State::Reset);
     }
 
     /// Back to the state of a new queue pair; requests that are queued vanish without completion.

@@ -121,7 +121,8 @@ impl Requester {
     /// Forgets everything under way; what is queued stays.
     pub(super) fn stop(&mut self) {
         // What was under way is not taken up again: the positions end here.
-        (self.cursor, self.una) = (self.next, self.next);
+        self.next = self.next.max(self.sent);
+        (self.cursor, self.una, self.sent) = (self.next, self.next, self.next);
         self.hold_until = Time::ZERO;
         self.timer = Time::NEVER;
         self.reads_out = 0;
@@ -223,6 +224,13 @@ impl Requester {
     #[inline]
     pub(super) fn in_flight(&self) -> bool {
         self.cursor > self.una
+    }
+
+    /// True if the packet at `position` was sent since the last going back. A NAK for one that was not is
+    /// a copy, or late: what it asks for is already under way, and it costs no retry.
+    #[inline]
+    pub(super) fn has_sent(&self, position: u64) -> bool {
+        position < self.cursor
     }
 
     /// True if there may be something to send.
@@ -344,6 +352,10 @@ impl Qp {
     /// The clock has reached the requester's deadline.
     pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) {
         let r = &mut self.requester;
+        // A pause is over even if nothing is left to send after it.
+        if r.hold_until <= now {
+            r.hold_until = Time::ZERO;
+        }
         if r.timer > now {
             return;
         }
@@ -359,7 +371,7 @@ impl Qp {
                 retries_left: r.retries_left,
             },
         );
-        desk.counters.timeouts += 1;
+        self.counters.timeouts += 1;
         let lost = r.una;
         self.retry(now, lost, desk);
     }

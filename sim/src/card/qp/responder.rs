@@ -138,7 +138,7 @@ impl Qp {
 
     /// A packet came after a gap: one NAK until the gap is closed.
     fn gap(&mut self, now: Time, desk: &mut Desk) -> Result<(), Refusal> {
-        desk.counters.out_of_sequence += 1;
+        self.counters.out_of_sequence += 1;
         let r = &mut self.responder;
         if !r.nak_pending {
             r.nak_pending = true;
@@ -173,7 +173,7 @@ impl Qp {
         packet: &Packet,
         desk: &mut Desk,
     ) -> Result<(), Refusal> {
-        desk.counters.duplicate_requests += 1;
+        self.counters.duplicate_requests += 1;
         // A position before the first packet of the connection was never carried out.
         let Ok(position) = u64::try_from(position) else {
             return Err(Refusal::Duplicate);

@@ -251,7 +251,7 @@ impl Qp {
         let packet = match front.kind {
             Kind::Ack => {
                 self.responder.responses.pop();
-                desk.counters.acks_sent += 1;
+                self.counters.acks_sent += 1;
                 let aeth = self.positive(msn, desk);
                 self.response(
                     Opcode::RC_ACKNOWLEDGE,
@@ -263,8 +263,8 @@ impl Qp {
             Kind::Nak(syndrome) => {
                 self.responder.responses.pop();
                 match syndrome.kind() {
-                    SyndromeKind::Nak(code) => desk.counters.naks_sent.count(code),
-                    _ => desk.counters.rnr_naks_sent += 1,
+                    SyndromeKind::Nak(code) => self.counters.naks_sent.count(code),
+                    _ => self.counters.rnr_naks_sent += 1,
                 }
                 let ext = Ext::Aeth(Aeth { syndrome, msn });
                 self.response(Opcode::RC_ACKNOWLEDGE, position, ext, Payload::EMPTY)?
@@ -376,7 +376,7 @@ impl Qp {
         {
             *sent += 1;
         }
-        desk.counters.read_response_packets += 1;
+        self.counters.read_response_packets += 1;
         self.response(opcode, position, ext, payload)
     }
 
@@ -395,7 +395,7 @@ impl Qp {
                 .push_back(AsyncEvent::QpAccessError(self.number));
             self.enter_error(now, desk);
         }
-        desk.counters.naks_sent.count(NakCode::RemoteAccessError);
+        self.counters.naks_sent.count(NakCode::RemoteAccessError);
         let ext = Ext::Aeth(Aeth { syndrome, msn });
         self.response(Opcode::RC_ACKNOWLEDGE, position, ext, Payload::EMPTY)
     }

@@ -34,7 +34,7 @@ impl Qp {
         let r = &mut self.responder;
         let position = position_of(r.first_psn, packet.bth.psn(), r.expected).max(0) as u64;
         if position != r.expected {
-            desk.counters.out_of_sequence += 1;
+            self.counters.out_of_sequence += 1;
             r.message = None;
         }
         if opcode.begins_message() {
