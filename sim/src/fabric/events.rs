@@ -151,6 +151,18 @@ impl EventQueue {
         Some(self.nodes[head as usize].time)
     }
 
+    /// True if there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.summary == 0 && self.far.is_empty()
+    }
+
+    /// Lets events begin at `now` again, which may be before the last one taken; there must be none.
+    pub fn restart(&mut self, now: Time) {
+        debug_assert!(self.is_empty());
+        self.cursor = (now.as_ps() >> self.shift) as usize % SLOTS;
+        self.move_horizon(now);
+    }
+
     /// The first slot from the cursor on that holds an event; there must be one.
     #[inline(always)]
     fn first_slot(&self) -> usize {

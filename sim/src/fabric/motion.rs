@@ -21,17 +21,24 @@ impl<H: Host, O: Observer> Network<H, O> {
     #[inline(never)]
     pub(super) fn work(&mut self, limit: Time, most: u64) -> u64 {
         let mut done = 0;
+        // The last timer that found nothing to do, and when something was done before it.
+        let mut idle = (0, Time::ZERO);
         while done < most {
             let Some((time, source)) = self.medium.events.pop_until(limit) else {
                 break;
             };
             done += 1;
-            self.medium.clock = time;
             let id = source / 2;
             let Some(channel) = self.channels.get_mut(id as usize) else {
-                self.attend(source);
+                let before = self.medium.clock;
+                self.medium.clock = time;
+                if !self.attend(source) {
+                    let since = if idle.0 + 1 == done { idle.1 } else { before };
+                    idle = (done, since);
+                }
                 continue;
             };
+            self.medium.clock = time;
             if source == Source::arrival(id) {
                 let to = channel.to;
                 let (slot, next) = channel.flying.pop(&self.medium.packets);
@@ -47,28 +54,36 @@ impl<H: Host, O: Observer> Network<H, O> {
                 }
             }
         }
+        if done != 0 && idle.0 == done && self.medium.events.is_empty() {
+            // Timers that found nothing to do are not what a run ends with.
+            self.medium.clock = idle.1;
+            self.medium.events.restart(idle.1);
+        }
         self.handled += done;
         done
     }
 
-    /// Handles an event that is not a channel's.
-    fn attend(&mut self, source: u32) {
+    /// Handles an event that is not a channel's; false if there was nothing to do.
+    fn attend(&mut self, source: u32) -> bool {
         match self.medium.other(source) {
-            Other::Timer(host) => self.expire(host),
+            Other::Timer(host) => return self.expire(host),
             Other::Late { channel, slot } => self.arrive_late(channel, slot),
-            Other::Overdue(channel) => self.release_overdue(channel),
+            Other::Overdue(channel) => return self.release_overdue(channel),
         }
+        true
     }
 
-    /// A deadline of a host has come, or had been moved away.
-    fn expire(&mut self, host: u32) {
+    /// A deadline of a host has come; false if it had been moved away.
+    fn expire(&mut self, host: u32) -> bool {
         let station = &mut self.hosts[host as usize];
         station.timers.pop();
         let now = self.medium.clock;
-        if station.host.next_timeout() <= now {
+        let due = station.host.next_timeout() <= now;
+        if due {
             station.host.advance(now, &mut self.medium.desk(host));
         }
         self.settle(host);
+        due
     }
 
     /// Asks a host what it has to send and what it waits for, after any call to it.

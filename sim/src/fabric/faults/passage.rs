@@ -86,11 +86,14 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.arrive(channel, to, slot);
     }
 
-    /// Lets go of the packets that a channel has held for as long as it may.
+    /// Lets go of the packets that a channel has held for as long as it may; false if there are none.
     #[cold]
-    pub(in crate::fabric) fn release_overdue(&mut self, channel: u32) {
+    pub(in crate::fabric) fn release_overdue(&mut self, channel: u32) -> bool {
+        let mut any = false;
         while let Some(slot) = self.medium.injectors[channel as usize].overdue(self.medium.clock) {
             self.arrive_late(channel, slot);
+            any = true;
         }
+        any
     }
 }

@@ -117,3 +117,22 @@ fn the_clock_stands_at_the_end_of_a_run_also_without_events() {
     assert_eq!(w.arrivals(1), [123 + LASTS + DELAY]);
     assert!(!w.net.step());
 }
+
+#[test]
+fn a_run_does_not_end_with_a_timer_that_is_no_longer_wanted() {
+    let mut w = World::new(Topology::back_to_back(link()));
+    let route = w.route(0, 1);
+    let far = 9_000_000_000_000;
+    for n in 0..3 {
+        // The deadline is told, and then there is none.
+        let host = w.net.host_mut(HostId::new(0));
+        host.plan(at(far + n), packet(route, 0));
+        w.net.kick(HostId::new(0));
+        w.net.host_mut(HostId::new(0)).todo.clear();
+        w.send_numbered(0, 1, 1);
+        w.run();
+        let end = (n + 1) * (LASTS + DELAY);
+        assert_eq!(w.net.now(), at(end));
+        assert_eq!(w.arrivals(1).last(), Some(&end));
+    }
+}
