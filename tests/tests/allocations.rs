@@ -93,14 +93,7 @@ fn a_card_alone(timing: Timing) {
     let sges: [Sge; 1] = [b.sge(0, 8)];
     let route = b.route;
     let round = |b: &mut Bench, n: u32| {
-        let send = SendRequest {
-            wr_id: n.into(),
-            work: Work::Write(elsewhere()),
-            sges: &sges,
-            signaled: true,
-            solicited: false,
-            fence: false,
-        };
+        let send = SendRequest::new(n.into(), Work::Write(elsewhere()), &sges);
         b.qp.post_send(&send).unwrap();
         b.card.doorbell(b.now, b.qp.number());
         let mut packet = request;
@@ -110,7 +103,11 @@ fn a_card_alone(timing: Timing) {
         for _ in 0..10 {
             b.now += Span::from_ns(50);
             b.card.advance(b.now);
-            while b.card.next_packet(b.now, PriorityMask::ALL, &mut Counted).is_some() {
+            while b
+                .card
+                .next_packet(b.now, PriorityMask::ALL, &mut Counted)
+                .is_some()
+            {
                 sent += 1;
             }
         }
@@ -156,7 +153,9 @@ fn cards_in_a_network(timing: Timing, payload: PayloadMode, operation: FlowOpera
     // Queues, pool and event lists grow to what they need.
     net.run_until(Time::ZERO + Span::from_us(500));
     let packets = |net: &Network<Machine>| -> u64 {
-        net.hosts().map(|h| h.card().counters().received_packets).sum()
+        net.hosts()
+            .map(|h| h.card().counters().received_packets)
+            .sum()
     };
     let samples = |net: &Network<Machine>| machine::stats(net, id).latencies.len();
     let (before_packets, before_samples) = (packets(&net), samples(&net));
