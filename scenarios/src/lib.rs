@@ -1,1 +1,3 @@
 //! softroce: scenarios, their runner and report.
+
+pub mod inspect;
