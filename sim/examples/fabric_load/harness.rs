@@ -1,7 +1,9 @@
 //! One load on one fat tree, for any kind of host: shared by the example and the benchmark.
 
+use softroce_sim::card::{Card, CardConfig, Mtu};
 use softroce_sim::fabric::bare::{Bare, route};
 use softroce_sim::fabric::loads::{Transfer, incast, shift};
+use softroce_sim::fabric::machine::{FlowOperation, FlowSpec, Machine, connect};
 use softroce_sim::fabric::{
     ChannelId, Config, Direction, Host, HostNode, LinkSpec, Network, PayloadMode, Rate, SwitchSpec,
     Topology,
@@ -60,12 +62,12 @@ impl Default for Setup {
     }
 }
 
-/// Runs the load on hosts that `make` makes: given the nodes of all hosts, the position of this one, and what
-/// it is to send, if anything.
-pub(crate) fn run<H: Host>(
+/// The network and who sends to whom in it, with the hosts that `make` makes: given the nodes of all
+/// hosts, the position of this one, and what it is to send, if anything.
+fn build<H: Host>(
     setup: &Setup,
     mut make: impl FnMut(&RouteTable, &[HostNode], usize, Option<&Transfer>) -> H,
-) -> (Outcome, Network<H>) {
+) -> (Network<H>, Vec<Transfer>) {
     let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
     let switch = SwitchSpec {
         // Large enough never to drop.
@@ -83,7 +85,7 @@ pub(crate) fn run<H: Host>(
         routes: RouteTable::new(),
     };
     let table = config.routes.clone();
-    let mut network = Network::new(&topology, config, (), |id, _| {
+    let network = Network::new(&topology, config, (), |id, _| {
         make(
             &table,
             nodes,
@@ -92,24 +94,29 @@ pub(crate) fn run<H: Host>(
         )
     })
     .expect("every host has a link");
+    (network, load)
+}
+
+/// Runs the load to its end.
+fn run<H: Host>(setup: &Setup, network: &mut Network<H>, load: &[Transfer]) -> Outcome {
     network.run_until_idle(Time::NEVER);
-    let channels = (0..topology.links().len() * 2).map(|i| {
+    let links = network.topology().links().len();
+    let channels = (0..links * 2).map(|i| {
         let direction = [Direction::Forward, Direction::Backward][i % 2];
         network.counters(ChannelId::new(i / 2, direction))
     });
-    let outcome = Outcome {
+    Outcome {
         packets: load.len() as u64 * setup.bytes.div_ceil(u64::from(setup.payload)),
         end: network.now(),
         events: network.event_count(),
         drops: channels.clone().map(|c| c.all_drops()).sum(),
         high_water: channels.map(|c| c.queue_high_water).max().unwrap_or(0),
-    };
-    (outcome, network)
+    }
 }
 
 /// Runs the load on hosts without a card.
 pub(crate) fn bare(setup: &Setup) -> Outcome {
-    let (outcome, network) = run(setup, |table, nodes, i, transfer| {
+    let (mut network, load) = build(setup, |table, nodes, i, transfer| {
         let host = Bare::new(table.clone());
         match transfer {
             Some(t) => {
@@ -120,7 +127,43 @@ pub(crate) fn bare(setup: &Setup) -> Outcome {
             None => host,
         }
     });
+    let outcome = run(setup, &mut network, &load);
     let acknowledged: u64 = network.hosts().map(|h| h.acknowledged).sum();
     assert_eq!(acknowledged + outcome.drops, outcome.packets);
+    outcome
+}
+
+/// Runs the load on hosts with cards: one RDMA WRITE each, an ACK for every packet, on the same ways as
+/// [`bare`].
+pub(crate) fn card(setup: &Setup) -> Outcome {
+    let (mut network, load) = build(setup, |table, nodes, i, _| {
+        let node = &nodes[i];
+        let config = CardConfig {
+            ack_every: 1,
+            ..CardConfig::new(&*node.name, node.gid(), node.mac)
+        };
+        Machine::new(Card::new(config, 1, table.clone()), 64).expect("64 is a valid size")
+    });
+    for (i, t) in load.iter().enumerate() {
+        let spec = FlowSpec {
+            udp_src: Some(0xc000 + i as u16),
+            carried: setup.mode == PayloadMode::Carried,
+            mtu: Mtu::from_bytes(setup.payload.into()).expect("the payload of a path MTU"),
+            // The queues hold whatever comes, so nothing is lost, but much of it comes late.
+            timeout: 31,
+            ..FlowSpec::new(FlowOperation::Write, setup.bytes as u32, 1)
+        };
+        connect(&mut network, t.from, t.to, &spec).expect("the flow is in its limits");
+    }
+    let outcome = run(setup, &mut network, &load);
+    assert!(
+        network.hosts().all(|h| h.is_done(outcome.end)),
+        "every WRITE has completed"
+    );
+    let sent: u64 = network
+        .hosts()
+        .map(|h| h.card().counters().request_packets)
+        .sum();
+    assert_eq!(sent, outcome.packets, "nothing was sent twice");
     outcome
 }

@@ -1,7 +1,7 @@
 //! Runs one load on a fat tree once and says what it cost.
 //!
 //! ```text
-//! fabric_load [--load shift|incast] [--host bare] [--k N] [--size BYTES] [--payload BYTES] [--carried]
+//! fabric_load [--load shift|incast] [--host bare|card] [--k N] [--size BYTES] [--payload BYTES] [--carried]
 //! ```
 //!
 //! Under `valgrind --tool=callgrind` it gives the instructions per data packet, the same on every run.
@@ -19,7 +19,8 @@ fn main() -> ExitCode {
             let begin = Instant::now();
             let outcome = match host.as_str() {
                 "bare" => harness::bare(&setup),
-                other => return complain(&format!("host `{other}`: only `bare` is known")),
+                "card" => harness::card(&setup),
+                other => return complain(&format!("host `{other}`: bare or card")),
             };
             report(&outcome, begin.elapsed().as_secs_f64());
             ExitCode::SUCCESS

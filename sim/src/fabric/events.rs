@@ -11,7 +11,6 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 const SLOTS: usize = 2048;
-const MASK: u64 = SLOTS as u64 - 1;
 const WORDS: usize = SLOTS / 64;
 const NONE: u32 = u32::MAX;
 
@@ -27,12 +26,14 @@ pub struct EventQueue<E> {
     words: [u64; WORDS],
     /// One bit per word that is not zero.
     summary: u64,
-    /// Number of the slot that the last event was taken from, counted from time zero.
-    base: u64,
+    /// The slot that the last event was taken from.
+    cursor: usize,
+    /// Events from here on are far; at most [`SLOTS`] slots after the cursor's.
+    horizon: Time,
+    /// When an event from here on is taken, the horizon moves. It is not moved for every event.
+    turn: Time,
     shift: u32,
     far: BinaryHeap<Far<E>>,
-    /// Slot number of the first event in `far`.
-    far_slot: u64,
     far_pushed: u64,
 }
 
@@ -51,33 +52,35 @@ struct Far<E> {
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// An empty queue whose wheel spans at least `reach` picoseconds; events further ahead than that
-    /// are put in order more slowly.
+    /// An empty queue whose wheel reaches at least `reach` picoseconds ahead; events further ahead than
+    /// that are put in order more slowly.
     pub fn new(reach: u64) -> EventQueue<E> {
-        let width = (reach / SLOTS as u64 + 1).next_power_of_two();
-        EventQueue {
+        // The horizon may have come nearer by a quarter of the wheel before it is moved.
+        let width = (reach / (SLOTS - SLOTS / 4) as u64 + 1).next_power_of_two();
+        let mut queue = EventQueue {
             nodes: Vec::new(),
             free: NONE,
             tails: Box::new([NONE; SLOTS]),
             words: [0; WORDS],
             summary: 0,
-            base: 0,
-            shift: width.trailing_zeros(),
+            cursor: 0,
+            horizon: Time::ZERO,
+            turn: Time::ZERO,
+            shift: width.trailing_zeros().min(50),
             far: BinaryHeap::new(),
-            far_slot: u64::MAX,
             far_pushed: 0,
-        }
+        };
+        queue.move_horizon(Time::ZERO);
+        queue
     }
 
     /// Adds an event. `time` must not be before the last event taken.
     #[inline]
     pub fn push(&mut self, time: Time, event: E) {
-        let slot = time.as_ps() >> self.shift;
-        debug_assert!(slot >= self.base, "an event at {time} lies in the past");
-        if slot - self.base <= MASK {
-            self.hang((slot & MASK) as usize, time, event);
+        if time < self.horizon {
+            self.hang(time, event);
         } else {
-            self.push_far(slot, time, event);
+            self.push_far(time, event);
         }
     }
 
@@ -89,15 +92,15 @@ impl<E: Copy> EventQueue<E> {
         }
         let i = self.first_slot();
         let tail = self.tails[i];
-        let head = self.nodes[tail as usize].next;
-        let node = &mut self.nodes[head as usize];
-        let (time, event, next) = (node.time, node.event, node.next);
-        if time > limit {
-            return None;
-        }
-        node.next = self.free;
-        self.free = head;
+        let last = &mut self.nodes[tail as usize];
+        let head = last.next;
+        let (time, event);
         if head == tail {
+            (time, event) = (last.time, last.event);
+            if time > limit {
+                return None;
+            }
+            last.next = self.free;
             self.tails[i] = NONE;
             let word = &mut self.words[i / 64];
             *word &= !(1 << (i % 64));
@@ -105,11 +108,19 @@ impl<E: Copy> EventQueue<E> {
                 self.summary &= !(1 << (i / 64));
             }
         } else {
+            let first = &mut self.nodes[head as usize];
+            (time, event) = (first.time, first.event);
+            if time > limit {
+                return None;
+            }
+            let next = first.next;
+            first.next = self.free;
             self.nodes[tail as usize].next = next;
         }
-        self.base = time.as_ps() >> self.shift;
-        if self.far_slot - self.base <= MASK {
-            self.draw_near();
+        self.free = head;
+        self.cursor = i;
+        if time >= self.turn {
+            self.move_horizon(time);
         }
         Some((time, event))
     }
@@ -124,13 +135,13 @@ impl<E: Copy> EventQueue<E> {
         Some(self.nodes[head as usize].time)
     }
 
-    /// The first slot from `base` on that holds an event; there must be one.
+    /// The first slot from the cursor on that holds an event; there must be one.
     #[inline]
     fn first_slot(&self) -> usize {
-        let from = (self.base & MASK) as usize;
-        let word = self.words[from / 64] >> (from % 64);
+        let from = self.cursor;
+        let word = self.words[from / 64 % WORDS] >> (from % 64);
         if word != 0 {
-            return from + word.trailing_zeros() as usize;
+            return (from + word.trailing_zeros() as usize) % SLOTS;
         }
         // Words after this one; if there are none, around to the front, this one's low bits last.
         let later = self.summary & (!1 << (from / 64));
@@ -139,61 +150,70 @@ impl<E: Copy> EventQueue<E> {
         w * 64 + self.words[w].trailing_zeros() as usize
     }
 
-    #[inline]
-    fn hang(&mut self, i: usize, time: Time, event: E) {
+    // Where an event is pushed is where the time goes; a call would cost a quarter of it.
+    #[inline(always)]
+    fn hang(&mut self, time: Time, event: E) {
+        let i = (time.as_ps() >> self.shift) as usize % SLOTS;
+        if self.free == NONE {
+            self.grow(time, event);
+        }
         let n = self.free;
-        let n = if let Some(node) = self.nodes.get_mut(n as usize) {
-            self.free = node.next;
-            node.time = time;
-            node.event = event;
-            n
-        } else {
-            self.grow(time, event)
-        };
+        let node = &mut self.nodes[n as usize];
+        self.free = node.next;
+        node.time = time;
+        node.event = event;
         let tail = self.tails[i];
         if tail == NONE {
-            self.nodes[n as usize].next = n;
+            node.next = n;
             self.tails[i] = n;
             self.words[i / 64] |= 1 << (i % 64);
             self.summary |= 1 << (i / 64);
             return;
         }
-        let mut before = tail;
-        if time >= self.nodes[tail as usize].time {
+        let last = &mut self.nodes[tail as usize];
+        if time >= last.time {
+            let first = last.next;
+            last.next = n;
             self.tails[i] = n;
+            self.nodes[n as usize].next = first;
         } else {
-            // Ends at the latest before the tail, which lies after `time`.
-            loop {
-                let next = self.nodes[before as usize].next;
-                if self.nodes[next as usize].time > time {
-                    break;
-                }
-                before = next;
-            }
+            self.squeeze_in(n, tail, time);
         }
-        self.nodes[n as usize].next = self.nodes[before as usize].next;
-        self.nodes[before as usize].next = n;
     }
 
+    /// Links node `n` into the list of `tail`, which lies after it.
+    fn squeeze_in(&mut self, n: u32, tail: u32, time: Time) {
+        let mut before = tail;
+        loop {
+            let next = self.nodes[before as usize].next;
+            if self.nodes[next as usize].time > time {
+                self.nodes[n as usize].next = next;
+                self.nodes[before as usize].next = n;
+                return;
+            }
+            before = next;
+        }
+    }
+
+    /// Makes one unused node.
     #[cold]
-    fn grow(&mut self, time: Time, event: E) -> u32 {
+    fn grow(&mut self, time: Time, event: E) {
+        self.free = self.nodes.len() as u32;
         self.nodes.push(Node {
             time,
             event,
             next: NONE,
         });
-        (self.nodes.len() - 1) as u32
     }
 
     #[cold]
-    fn push_far(&mut self, slot: u64, time: Time, event: E) {
+    fn push_far(&mut self, time: Time, event: E) {
         self.far.push(Far {
             time,
             sequence: self.far_pushed,
             event,
         });
         self.far_pushed += 1;
-        self.far_slot = self.far_slot.min(slot);
     }
 
     /// Turns the empty wheel to the first far event; false if there is none up to `limit`.
@@ -201,26 +221,30 @@ impl<E: Copy> EventQueue<E> {
     fn turn_to_far(&mut self, limit: Time) -> bool {
         match self.far.peek() {
             Some(first) if first.time <= limit => {
-                self.base = self.far_slot;
-                self.draw_near();
+                let time = first.time;
+                self.cursor = (time.as_ps() >> self.shift) as usize % SLOTS;
+                self.move_horizon(time);
                 true
             }
             _ => false,
         }
     }
 
-    /// Moves the far events that have come into the wheel's reach.
+    /// Moves the horizon to a whole wheel after `now`, and the far events that are no longer beyond it
+    /// into the wheel.
     #[cold]
-    fn draw_near(&mut self) {
-        self.far_slot = u64::MAX;
+    fn move_horizon(&mut self, now: Time) {
+        let slot = now.as_ps() >> self.shift;
+        let ahead =
+            |slots: usize| Time::from_ps((slot + slots as u64).saturating_mul(1 << self.shift));
+        self.turn = ahead(SLOTS / 4);
+        self.horizon = ahead(SLOTS);
         while let Some(&Far { time, event, .. }) = self.far.peek() {
-            let slot = time.as_ps() >> self.shift;
-            if slot - self.base > MASK {
-                self.far_slot = slot;
+            if time >= self.horizon {
                 break;
             }
             self.far.pop();
-            self.hang((slot & MASK) as usize, time, event);
+            self.hang(time, event);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Links: two channels each, one per direction.
 
 use super::counters::ChannelCounters;
-use super::packets::List;
+use super::packets::Row;
+use super::switch::OutputQueue;
 use crate::card::PriorityMask;
 use crate::time::{Span, Time};
 use std::fmt;
@@ -158,6 +159,7 @@ const PS_TIMES_BITS: u64 = 8_000_000_000_000;
 
 /// One direction of a link while the network runs.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct Channel {
     /// When the transmitter has sent what it has.
     free_at: Time,
@@ -169,20 +171,21 @@ pub(super) struct Channel {
     rate: u64,
     delay: Span,
     /// Packets on the way, in the order they arrive.
-    pub(super) flying: List,
+    pub(super) flying: Row,
     /// The longest frame without a VLAN tag.
     pub(super) max_frame: u16,
     /// A wake-up for the transmitter is among the events.
     pub(super) awaited: bool,
     /// There are fault injectors.
     pub(super) faulty: bool,
-    pub(super) from: End,
     pub(super) to: End,
+    /// What waits for it at a switch.
+    pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
 }
 
 impl Channel {
-    pub(super) fn new(spec: &LinkSpec, from: End, to: End) -> Channel {
+    pub(super) fn new(spec: &LinkSpec, queue: OutputQueue, to: End) -> Channel {
         let rate = spec.rate.bps();
         Channel {
             free_at: Time::ZERO,
@@ -191,12 +194,12 @@ impl Channel {
             rest: PS_TIMES_BITS % rate,
             rate,
             delay: spec.delay,
-            flying: List::default(),
+            flying: Row::EMPTY,
             max_frame: spec.mtu.saturating_add(18),
             awaited: false,
             faulty: false,
-            from,
             to,
+            queue,
             counters: ChannelCounters::default(),
         }
     }
@@ -243,7 +246,7 @@ mod tests {
 
     fn channel(bps: u64) -> Channel {
         let spec = LinkSpec::new(Rate::from_bps(bps).unwrap(), Span::from_us(1));
-        Channel::new(&spec, End::Host(0), End::Host(1))
+        Channel::new(&spec, OutputQueue::new(0), End::Host(1))
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | [`topology`] | named hosts, switches and links; fat tree, star, back to back |
-//! | [`network`] | the network at work: what happens at each event |
+//! | [`network`] | a network in virtual time: building, running, looking |
+//! | `motion` | what happens at each event: the path of a packet |
+//! | `medium` | what all channels and hosts share: clock, events, packets |
 //! | [`host`] | what the network asks of the machine at the end of a link |
 //! | [`observer`] | who is told of everything: captures, reports |
 //! | [`faults`] | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
@@ -13,11 +15,13 @@
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
 //! | [`counters`] | what happened on each channel |
+//! | [`capture`] | a tap on channels: pcapng |
 //! | [`bare`] | a host without a card: the limit that a card is measured against |
 //! | [`loads`] | who sends how much to whom |
 //! | [`machine`] | a host with a card and flows on it |
 
 pub mod bare;
+pub mod capture;
 pub mod counters;
 pub mod events;
 pub mod faults;
@@ -25,6 +29,8 @@ pub mod host;
 pub mod link;
 pub mod loads;
 pub mod machine;
+mod medium;
+mod motion;
 pub mod network;
 pub mod observer;
 mod packets;
@@ -33,6 +39,7 @@ mod routing;
 pub mod switch;
 pub mod topology;
 
+pub use capture::Capture;
 pub use counters::{ChannelCounters, DropCause};
 pub use faults::{Action, Fault, Filter, Opcodes, Pattern, PsnFilter};
 pub use host::Host;

@@ -3,7 +3,9 @@
 use super::counters::DropCause;
 use super::faults::FaultRecord;
 use super::link::ChannelId;
+use super::packets::Packets;
 use super::pool::PayloadPool;
+use super::routing::Flows;
 use super::topology::HostId;
 use crate::card::Deed;
 use crate::time::Time;
@@ -13,28 +15,21 @@ use crate::wire::{Packet, Route};
 pub trait Observer {
     /// A frame begins to go out on `channel`.
     #[inline]
-    fn on_transmit(&mut self, now: Time, channel: ChannelId, packet: &Packet, sight: Sight<'_>) {
-        let _ = (now, channel, packet, sight);
+    fn on_transmit(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
+        let _ = (now, channel, sight);
     }
 
     /// A packet is handed to a host.
     #[inline]
-    fn on_deliver(&mut self, now: Time, host: HostId, packet: &Packet, sight: Sight<'_>) {
-        let _ = (now, host, packet, sight);
+    fn on_deliver(&mut self, now: Time, host: HostId, sight: Sight<'_>) {
+        let _ = (now, host, sight);
     }
 
     /// A packet is dropped before, on or at the end of `channel`; see
     /// [`ChannelCounters::drops`](super::ChannelCounters::drops).
     #[inline]
-    fn on_drop(
-        &mut self,
-        now: Time,
-        channel: ChannelId,
-        cause: DropCause,
-        packet: &Packet,
-        sight: Sight<'_>,
-    ) {
-        let _ = (now, channel, cause, packet, sight);
+    fn on_drop(&mut self, now: Time, channel: ChannelId, cause: DropCause, sight: Sight<'_>) {
+        let _ = (now, channel, cause, sight);
     }
 
     /// A fault injector has hit a packet, before [`Observer::on_drop`] if it dropped it.
@@ -53,23 +48,31 @@ pub trait Observer {
 /// Sees nothing.
 impl Observer for () {}
 
-/// What can be seen of a packet beyond its headers.
+/// A packet in the network, as an observer sees it. Nothing is looked up before it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
-    pub(super) routes: &'a [Route],
+    pub(super) slot: u32,
+    pub(super) packets: &'a Packets,
+    pub(super) flows: &'a Flows,
     pub(super) pool: &'a PayloadPool,
 }
 
 impl<'a> Sight<'a> {
-    /// Addresses, ports, VLAN and class of the packet.
+    /// The packet, as it is at this moment: hop limit, ECN bits and damage may change from link to link.
     #[inline]
-    pub fn route(self, packet: &Packet) -> &'a Route {
-        &self.routes[packet.route.index()]
+    pub fn packet(self) -> &'a Packet {
+        self.packets.get(self.slot)
+    }
+
+    /// Its addresses, ports, VLAN and class.
+    #[inline]
+    pub fn route(self) -> &'a Route {
+        &self.flows.routes()[self.packet().route.index()]
     }
 
     /// Its payload; `None` if it is empty or only counted.
     #[inline]
-    pub fn payload(self, packet: &Packet) -> Option<&'a [u8]> {
-        self.pool.get(packet.payload)
+    pub fn payload(self) -> Option<&'a [u8]> {
+        self.pool.get(self.packet().payload)
     }
 }

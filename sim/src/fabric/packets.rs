@@ -7,91 +7,111 @@ use crate::wire::Packet;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The packets in the network and how they are lined up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Packets {
-    packets: Vec<Packet>,
+    packets: Vec<Slot>,
     places: Vec<Place>,
-    free: List,
+    /// First of the unused slots, linked by `next`.
+    free: u32,
     live: usize,
 }
+
+/// A packet in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Slot(Packet);
 
 /// Where a packet stands.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// When it reaches the end of the channel it is on.
-    arrival: Time,
-    /// The one behind it.
+    /// The one behind it, if it is not the last one of its row.
     next: u32,
+    /// The channel it is on, if it left the row because a fault delayed it.
+    channel: u32,
+    /// When the one behind it arrives, if it is on a channel.
+    next_arrival: Time,
 }
 
 /// Packets in a row, first in first out.
+///
+/// A place is read or written only where there is a packet behind it, and then tells all that is to be
+/// known of that one: a row of one packet touches no place at all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(super) struct Row {
     head: u32,
     tail: u32,
 }
 
-impl Default for List {
-    fn default() -> List {
-        List {
-            head: NONE,
-            tail: NONE,
-        }
-    }
-}
-
-impl List {
-    /// The first slot, [`NONE`] if there is none.
-    #[inline]
-    pub(super) fn head(&self) -> u32 {
-        self.head
-    }
+impl Row {
+    pub(super) const EMPTY: Row = Row {
+        head: NONE,
+        tail: NONE,
+    };
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
+    /// Adds a packet that arrives at `arrival`.
     #[inline]
-    pub(super) fn push(&mut self, packets: &mut Packets, slot: u32) {
-        packets.places[slot as usize].next = NONE;
+    pub(super) fn push(&mut self, packets: &mut Packets, slot: u32, arrival: Time) {
         if self.head == NONE {
             self.head = slot;
         } else {
-            packets.places[self.tail as usize].next = slot;
+            let place = &mut packets.places[self.tail as usize];
+            place.next = slot;
+            place.next_arrival = arrival;
         }
         self.tail = slot;
     }
 
-    /// Takes the first slot; the list must not be empty.
+    /// Takes the first packet; the row must not be empty. With it comes the arrival of the next one, if
+    /// there is one.
     #[inline]
-    pub(super) fn pop(&mut self, packets: &mut Packets) -> u32 {
+    pub(super) fn pop(&mut self, packets: &Packets) -> (u32, Option<Time>) {
         let slot = self.head;
-        self.head = packets.places[slot as usize].next;
-        slot
+        if slot == self.tail {
+            self.head = NONE;
+            (slot, None)
+        } else {
+            let place = &packets.places[slot as usize];
+            self.head = place.next;
+            (slot, Some(place.next_arrival))
+        }
     }
 }
 
 impl Packets {
+    pub(super) const fn new() -> Packets {
+        Packets {
+            packets: Vec::new(),
+            places: Vec::new(),
+            free: NONE,
+            live: 0,
+        }
+    }
+
     /// Takes in a packet and gives its slot.
     #[inline]
     pub(super) fn insert(&mut self, packet: Packet) -> u32 {
         self.live += 1;
-        if self.free.head == NONE {
+        if self.free == NONE {
             return self.grow(packet);
         }
-        let slot = self.free.head;
-        self.free.head = self.places[slot as usize].next;
-        self.packets[slot as usize] = packet;
+        let slot = self.free;
+        self.free = self.places[slot as usize].next;
+        self.packets[slot as usize].0 = packet;
         slot
     }
 
     #[cold]
     fn grow(&mut self, packet: Packet) -> u32 {
-        self.packets.push(packet);
+        self.packets.push(Slot(packet));
         self.places.push(Place {
-            arrival: Time::ZERO,
             next: NONE,
+            channel: NONE,
+            next_arrival: Time::ZERO,
         });
         (self.packets.len() - 1) as u32
     }
@@ -101,28 +121,26 @@ impl Packets {
     pub(super) fn remove(&mut self, slot: u32) {
         self.live -= 1;
         // The slot used last is used next, while it is still in the cache.
-        self.places[slot as usize].next = self.free.head;
-        self.free.head = slot;
+        self.places[slot as usize].next = self.free;
+        self.free = slot;
     }
 
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Packet {
-        &self.packets[slot as usize]
+        &self.packets[slot as usize].0
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Packet {
-        &mut self.packets[slot as usize]
+        &mut self.packets[slot as usize].0
     }
 
-    #[inline]
-    pub(super) fn arrival(&self, slot: u32) -> Time {
-        self.places[slot as usize].arrival
+    pub(super) fn channel(&self, slot: u32) -> u32 {
+        self.places[slot as usize].channel
     }
 
-    #[inline]
-    pub(super) fn set_arrival(&mut self, slot: u32, at: Time) {
-        self.places[slot as usize].arrival = at;
+    pub(super) fn set_channel(&mut self, slot: u32, channel: u32) {
+        self.places[slot as usize].channel = channel;
     }
 
     /// Packets in the network now.

@@ -51,13 +51,10 @@ pub(super) fn shortest_paths(topology: &Topology) -> Vec<Vec<Vec<u32>>> {
     ways
 }
 
-/// No host.
-pub(super) const NOBODY: u32 = u32::MAX;
-
 /// What a switch knows of a packet's flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
-    /// The host with the destination address, or [`NOBODY`].
+    /// The host with the destination address; the number of hosts if there is none.
     pub(super) host: u32,
     /// Over source, destination and UDP source port.
     pub(super) hash: u32,
@@ -104,7 +101,7 @@ impl Flows {
         for route in &self.routes[self.flows.len()..] {
             let at = self.hosts.binary_search_by_key(&route.dst, |h| h.0);
             self.flows.push(Flow {
-                host: at.map_or(NOBODY, |i| self.hosts[i].1),
+                host: at.map_or(self.hosts.len() as u32, |i| self.hosts[i].1),
                 hash: hash(route),
             });
         }

@@ -33,9 +33,6 @@ pub struct IcrcMismatch {
     pub found: Icrc,
 }
 
-/// CRC-32 of the eight 0xFF bytes in place of the LRH.
-const SEED: u32 = 0x2144_df1c;
-
 impl Layer {
     /// Bytes from the start of the network header to the start of the BTH.
     pub const fn len(self) -> usize {
@@ -52,9 +49,6 @@ impl Layer {
     }
 }
 
-/// Longest part with masked fields: IPv6, UDP and BTH.
-const MASKED: usize = 40 + 8 + 12;
-
 /// The ICRC of a datagram in up to three pieces.
 ///
 /// `headers` begins with the network header and holds at least everything up to and with the BTH
@@ -69,14 +63,12 @@ const MASKED: usize = 40 + 8 + 12;
 /// ```
 #[inline]
 pub fn icrc(layer: Layer, headers: &[u8], payload: &[u8], pad: &[u8]) -> Icrc {
-    let split = (layer.len() + 12).min(headers.len());
-    let (covered, rest) = headers.split_at(split);
-    let mut masked = [0u8; MASKED];
-    masked[..split].copy_from_slice(covered);
-    mask(layer, &mut masked);
-
-    let mut hasher = Hasher::new_with_initial(SEED);
-    hasher.update(&masked[..split]);
+    let mut hasher = Hasher::new();
+    let rest = match layer {
+        Layer::Ipv4 => masked::<40, 48>(&mut hasher, headers, &IPV4_MASK),
+        Layer::Ipv6 => masked::<60, 68>(&mut hasher, headers, &IPV6_MASK),
+        Layer::Grh => masked::<52, 60>(&mut hasher, headers, &GRH_MASK),
+    };
     for part in [rest, payload, pad] {
         if !part.is_empty() {
             hasher.update(part);
@@ -85,29 +77,63 @@ pub fn icrc(layer: Layer, headers: &[u8], payload: &[u8], pad: &[u8]) -> Icrc {
     Icrc(hasher.finalize())
 }
 
+/// Hashes 64 one bits and the first `N` bytes of `headers` with the bits of `mask` set, and returns
+/// the bytes after them.
 #[inline]
-fn mask(layer: Layer, b: &mut [u8; MASKED]) {
-    match layer {
-        Layer::Ipv4 => {
-            b[1] = 0xff; // TOS
-            b[8] = 0xff; // TTL
-            b[10..12].fill(0xff); // header checksum
-            b[26..28].fill(0xff); // UDP checksum
-            b[28 + 4] = 0xff;
-        }
-        Layer::Ipv6 | Layer::Grh => {
-            b[0] |= 0x0f; // traffic class and flow label, behind the version
-            b[1..4].fill(0xff);
-            b[7] = 0xff; // hop limit
-            if layer == Layer::Ipv6 {
-                b[46..48].fill(0xff); // UDP checksum
-                b[48 + 4] = 0xff;
-            } else {
-                b[40 + 4] = 0xff;
-            }
-        }
+fn masked<'a, const N: usize, const M: usize>(
+    hasher: &mut Hasher,
+    headers: &'a [u8],
+    mask: &[u8; N],
+) -> &'a [u8] {
+    const { assert!(M == N + 8) };
+    let Some((head, rest)) = headers.split_first_chunk::<N>() else {
+        return headers;
+    };
+    let mut covered = [0xff; M];
+    for (to, (byte, mask)) in covered[8..].iter_mut().zip(head.iter().zip(mask)) {
+        *to = byte | mask;
     }
+    hasher.update(&covered);
+    rest
 }
+
+// The masks begin at the network header and end with the BTH.
+
+const IPV4_MASK: [u8; 40] = {
+    let mut mask = [0; 40];
+    mask[1] = 0xff; // TOS
+    mask[8] = 0xff; // TTL
+    mask[10] = 0xff; // header checksum
+    mask[11] = 0xff;
+    mask[26] = 0xff; // UDP checksum
+    mask[27] = 0xff;
+    mask[28 + 4] = 0xff; // FECN, BECN, resv6
+    mask
+};
+
+const IPV6_MASK: [u8; 60] = {
+    let mut mask = [0; 60];
+    mask[0] = 0x0f; // traffic class and flow label, behind the version
+    mask[1] = 0xff;
+    mask[2] = 0xff;
+    mask[3] = 0xff;
+    mask[7] = 0xff; // hop limit
+    mask[46] = 0xff; // UDP checksum
+    mask[47] = 0xff;
+    mask[48 + 4] = 0xff;
+    mask
+};
+
+const GRH_MASK: [u8; 52] = {
+    let mut mask = [0; 52];
+    let mut i = 0;
+    while i < 40 {
+        mask[i] = IPV6_MASK[i];
+        i += 1;
+    }
+    mask[40 + 4] = 0xff;
+    mask
+};
 
 /// The IPv4 identification with which a datagram of `len` bytes (IP header to pad) that has the
 /// ICRC `computed` when its identification is 0 has the ICRC `found`; `None` if there is none.
@@ -214,11 +240,6 @@ impl fmt::Debug for Icrc {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn the_seed_is_the_crc_of_64_one_bits() {
-        assert_eq!(SEED, crc32fast::hash(&[0xff; 8]));
-    }
 
     #[test]
     fn zero_bytes_are_undone() {

@@ -118,14 +118,15 @@ impl Injectors {
         });
     }
 
-    /// A packet goes past those that are held; gives one that has waited for enough, to be called
-    /// until there is none with `passing` only the first time.
-    pub(in crate::fabric) fn pass(&mut self, passing: bool) -> Option<u32> {
-        if passing {
-            for held in &mut self.held {
-                held.packets -= 1;
-            }
+    /// A packet goes past those that are held.
+    pub(in crate::fabric) fn pass(&mut self) {
+        for held in &mut self.held {
+            held.packets -= 1;
         }
+    }
+
+    /// A packet that enough have gone past.
+    pub(in crate::fabric) fn passed(&mut self) -> Option<u32> {
         let i = self.held.iter().position(|h| h.packets == 0)?;
         Some(self.held.remove(i).slot)
     }

@@ -11,9 +11,11 @@
 //! | [`filter`] | which packets an injector looks at |
 //! | [`sighting`] | copies, transmission rounds and ordinals: what a link has seen of a flow |
 //! | `injector` | the injectors of one channel at work |
+//! | `passage` | how a packet passes a channel that has some |
 
 pub mod filter;
 pub(super) mod injector;
+mod passage;
 pub mod sighting;
 
 use super::link::ChannelId;

@@ -78,7 +78,7 @@ impl Pcapng {
                 }
             };
             let len = length(input, self.order, at, name)?;
-            limit(at, name, "block length", len)?;
+            limit(at, name, "block length", len + 12)?;
             let body = Body {
                 at,
                 name,
@@ -150,7 +150,7 @@ fn content(total: u32, at: u64, name: &'static str) -> Result<u64, CaptureError>
     if total < 12 {
         return Err(field(at, name, "block length", value, Limit::Least(12)));
     }
-    if total % 4 != 0 {
+    if !total.is_multiple_of(4) {
         let limit = Limit::MultipleOf(4);
         return Err(field(at, name, "block length", value, limit));
     }

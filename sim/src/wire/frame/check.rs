@@ -2,7 +2,7 @@
 
 use super::super::icrc::{IcrcMismatch, Layer, identification};
 use super::super::{Bth, Ext, Opcode};
-use super::{Frame, FrameView, Network};
+use super::{Frame, FrameView, Network, Wire};
 use etherparse::UdpHeader;
 
 /// Something in a frame that is not as it should be.
@@ -145,7 +145,7 @@ impl FrameView<'_> {
     }
 
     fn check_network(&self, findings: &mut Vec<Finding>) {
-        if let Network::Ipv4(ip, _) = &self.network {
+        if let (Network::Ipv4(ip, _), Wire::None | Wire::Datagram(_)) = (&self.network, self.wire) {
             let computed = self.network.header_checksum(self.transport.wire_len());
             if let Some(computed) = computed.filter(|&sum| sum != ip.checksum) {
                 findings.push(Finding::Ipv4Checksum {

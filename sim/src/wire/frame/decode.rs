@@ -5,7 +5,7 @@ use super::super::icrc::Icrc;
 use super::super::{Bth, Ecn, Ext, MacAddr, Route};
 use super::{
     ETHERTYPE_ROCE_V1, Ethernet, Frame, FrameView, Ipv4, Ipv6, Network, Transport, UDP_PORT, Udp,
-    VlanTag,
+    VlanTag, Wire,
 };
 use bytes::Bytes;
 use etherparse::{
@@ -202,7 +202,8 @@ impl<'a> FrameView<'a> {
     ///
     /// The network header is the one a sender on `route` writes: identification 0, DF set, TTL the
     /// route's. What a socket does not tell of it, the ICRC leaves out, except the identification:
-    /// see [`FrameView::check_icrc_any_identification`].
+    /// see [`FrameView::check_icrc_any_identification`]. The IPv4 header checksum is 0 in the view,
+    /// right in a [`Frame`] made from it.
     ///
     /// # Errors
     ///
@@ -212,14 +213,13 @@ impl<'a> FrameView<'a> {
         route: &Route,
         ecn: Ecn,
     ) -> Result<FrameView<'a>, DecodeError> {
-        let mut view = FrameView {
+        Ok(FrameView {
             link: None,
             network: Network::of_route(route, ecn, route.hop_limit),
             transport: Transport::decode(payload)?,
             trailer: &[],
-        };
-        view.network.fill_checksum(view.transport.wire_len());
-        Ok(view)
+            wire: Wire::UdpPayload(without_icrc(payload)),
+        })
     }
 }
 
@@ -303,6 +303,11 @@ fn truncated(header: Header, bytes: &[u8], needed: usize) -> DecodeError {
     }
 }
 
+/// All but the ICRC of a packet that has one.
+fn without_icrc(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().saturating_sub(Icrc::LEN)]
+}
+
 /// The version in the first byte, if the header is there in full.
 fn version(header: Header, bytes: &[u8], needed: u8, len: usize) -> Result<(), DecodeError> {
     match bytes.first() {
@@ -324,6 +329,15 @@ fn version(header: Header, bytes: &[u8], needed: u8, len: usize) -> Result<(), D
 
 fn ipv4(bytes: &[u8]) -> Result<FrameView<'_>, DecodeError> {
     version(Header::Ipv4, bytes, 4, 20)?;
+    // What is not for us is told before what is wrong with it: IGMP has options.
+    let protocol = bytes[9];
+    if protocol != ip_number::UDP.0 {
+        return Err(DecodeError::Protocol {
+            header: Header::Ipv4,
+            found: protocol,
+            needed: ip_number::UDP.0,
+        });
+    }
     let ihl = bytes[0] & 0xf;
     if ihl != 5 {
         return Err(DecodeError::IpHeaderLength { ihl });
@@ -336,13 +350,6 @@ fn ipv4(bytes: &[u8]) -> Result<FrameView<'_>, DecodeError> {
             value: total,
             least: 20,
             there: bytes.len(),
-        });
-    }
-    if ip.protocol() != ip_number::UDP {
-        return Err(DecodeError::Protocol {
-            header: Header::Ipv4,
-            found: ip.protocol().0,
-            needed: ip_number::UDP.0,
         });
     }
     if ip.is_fragmenting_payload() {
@@ -371,6 +378,7 @@ fn ipv4(bytes: &[u8]) -> Result<FrameView<'_>, DecodeError> {
         ),
         transport,
         trailer,
+        wire: Wire::Datagram(without_icrc(datagram)),
     })
 }
 
@@ -382,6 +390,7 @@ fn ipv6(bytes: &[u8]) -> Result<FrameView<'_>, DecodeError> {
         network: Network::Ipv6(ip, udp),
         transport,
         trailer,
+        wire: Wire::Datagram(without_icrc(&bytes[..40 + content.len()])),
     })
 }
 
@@ -392,6 +401,7 @@ fn grh(bytes: &[u8]) -> Result<FrameView<'_>, DecodeError> {
         network: Network::Grh(ip),
         transport: Transport::decode(content)?,
         trailer,
+        wire: Wire::Datagram(without_icrc(&bytes[..40 + content.len()])),
     })
 }
 
@@ -400,6 +410,13 @@ fn forty(header: Header, bytes: &[u8], next: u8) -> Result<(Ipv6, &[u8], &[u8]),
     version(header, bytes, 6, 40)?;
     let ip = Ipv6HeaderSlice::from_slice(bytes).map_err(|_| truncated(header, bytes, 40))?;
     let rest = &bytes[40..];
+    if ip.next_header().0 != next {
+        return Err(DecodeError::Protocol {
+            header,
+            found: ip.next_header().0,
+            needed: next,
+        });
+    }
     let value = usize::from(ip.payload_length());
     if value > rest.len() {
         return Err(DecodeError::IpLength {
@@ -407,13 +424,6 @@ fn forty(header: Header, bytes: &[u8], next: u8) -> Result<(Ipv6, &[u8], &[u8]),
             value,
             least: 0,
             there: rest.len(),
-        });
-    }
-    if ip.next_header().0 != next {
-        return Err(DecodeError::Protocol {
-            header,
-            found: ip.next_header().0,
-            needed: next,
         });
     }
     let (content, trailer) = rest.split_at(value);

@@ -2,7 +2,9 @@
 
 use super::super::icrc::{Icrc, icrc};
 use super::super::{Bth, Damage, Encapsulation, Ext, Packet, Route};
-use super::{ETHERTYPE_ROCE_V1, Ethernet, Frame, FrameView, Ipv4, Ipv6, Network, Udp, VlanTag};
+use super::{
+    ETHERTYPE_ROCE_V1, Ethernet, Frame, FrameView, Ipv4, Ipv6, Network, Udp, VlanTag, Wire,
+};
 use bytes::BufMut;
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{
@@ -65,45 +67,53 @@ struct Head {
 impl Head {
     const MAX: usize = 18 + 40 + 8 + Bth::LEN + Ext::MAX_LEN;
 
+    const EMPTY: Head = Head {
+        bytes: [0; Head::MAX],
+        len: 0,
+        network: 0,
+        bth: 0,
+    };
+
     /// `rest` counts payload, pad and ICRC.
     #[inline]
     fn new(link: Option<&Ethernet>, network: &Network, bth: &Bth, ext: &Ext, rest: usize) -> Head {
-        let mut head = Head {
-            bytes: [0; Head::MAX],
-            len: 0,
-            network: 0,
-            bth: 0,
-        };
+        let mut head = Head::EMPTY;
         if let Some(link) = link {
             head.link(link, network);
         }
-        head.network = head.len;
-        let transport = Bth::LEN + usize::from(ext.len()) + rest;
-        match network {
-            Network::Ipv4(ip, udp) => {
-                head.push(&ipv4_bytes(ip, transport));
-                head.push(&udp_bytes(udp, transport));
-            }
-            Network::Ipv6(ip, udp) => {
-                head.push(&ipv6_bytes(ip, ip_number::UDP, 8 + transport));
-                head.push(&udp_bytes(udp, transport));
-            }
-            Network::Grh(ip) => head.push(&ipv6_bytes(ip, IpNumber(0x1b), transport)),
-        }
-        head.bth = head.len;
+        head.network(network, Bth::LEN + usize::from(ext.len()) + rest);
         head.push(&bth.to_bytes());
-        let mut bytes = [0; Ext::MAX_LEN];
-        let len = ext.encode(&mut bytes);
-        head.push(&bytes[..len]);
+        if let Some(room) = head.bytes[head.len..].first_chunk_mut() {
+            head.len += ext.encode(room);
+        }
         head
     }
 
+    /// Network and UDP headers for `transport` bytes from BTH to ICRC.
     #[inline]
-    fn push(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+    fn network(&mut self, network: &Network, transport: usize) {
+        self.network = self.len;
+        match network {
+            Network::Ipv4(ip, udp) => {
+                self.push(&ipv4_bytes(ip, transport));
+                self.push(&udp_bytes(udp, transport));
+            }
+            Network::Ipv6(ip, udp) => {
+                self.push(&ipv6_bytes(ip, ip_number::UDP, 8 + transport));
+                self.push(&udp_bytes(udp, transport));
+            }
+            Network::Grh(ip) => self.push(&ipv6_bytes(ip, IpNumber(0x1b), transport)),
+        }
+        self.bth = self.len;
     }
 
+    #[inline]
+    fn push<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.bytes[self.len..self.len + N].copy_from_slice(bytes);
+        self.len += N;
+    }
+
+    #[inline]
     fn link(&mut self, link: &Ethernet, network: &Network) {
         let inner = match network {
             Network::Ipv4(..) => ether_type::IPV4,
@@ -130,6 +140,17 @@ impl Head {
         }
     }
 
+    /// Writes the IPv4 header checksum where it is still 0.
+    #[inline]
+    fn fill_checksum(&mut self, network: &Network) {
+        if let Network::Ipv4(..) = network
+            && let Some(ip) = self.bytes[self.network..].first_chunk_mut::<20>()
+        {
+            let sum = checksum(ip);
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+
     /// The whole of it.
     #[inline]
     fn bytes(&self) -> &[u8] {
@@ -152,6 +173,13 @@ impl Head {
 /// A length field; a datagram that is too long for it, which no decoding gives, saturates it.
 fn length_field(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
+}
+
+/// The checksum of an IPv4 header that has none yet.
+#[inline]
+fn checksum(header: &[u8; 20]) -> u16 {
+    let sum = Sum16BitWords::new().add_slice(header);
+    sum.ones_complement().to_be()
 }
 
 #[inline]
@@ -212,8 +240,7 @@ impl Network {
             return None;
         };
         let zeroed = Ipv4 { checksum: 0, ..*ip };
-        let sum = Sum16BitWords::new().add_slice(&ipv4_bytes(&zeroed, transport));
-        Some(sum.ones_complement().to_be())
+        Some(checksum(&ipv4_bytes(&zeroed, transport)))
     }
 
     /// Makes the IPv4 header checksum right.
@@ -233,8 +260,21 @@ impl FrameView<'_> {
     }
 
     /// The ICRC of the frame's bytes.
+    #[inline]
     pub fn compute_icrc(&self) -> Icrc {
         let t = &self.transport;
+        match self.wire {
+            Wire::Datagram(bytes) => return icrc(self.network.layer(), bytes, &[], &[]),
+            Wire::UdpPayload(bytes) => {
+                if let Some((bth, rest)) = bytes.split_first_chunk::<{ Bth::LEN }>() {
+                    let mut head = Head::EMPTY;
+                    head.network(&self.network, bytes.len() + Icrc::LEN);
+                    head.push(bth);
+                    return icrc(self.network.layer(), head.bytes(), rest, &[]);
+                }
+            }
+            Wire::None => {}
+        }
         icrc(
             self.network.layer(),
             self.head().covered(),
@@ -346,13 +386,13 @@ impl<'a> Parts<'a> {
         let bth = packet.bth.with_pad_count(pad);
         let rest = usize::from(needed) + usize::from(pad) + Icrc::LEN;
         let transport = Bth::LEN + usize::from(packet.ext.len()) + rest;
-        let mut network = Network::of_route(route, packet.ecn, packet.hop_limit);
+        let network = Network::of_route(route, packet.ecn, packet.hop_limit);
         let there = network.layer().len() + transport;
         if there > usize::from(u16::MAX) {
             return Err(EncodeError::Length { there });
         }
-        network.fill_checksum(transport);
-        let head = Head::new(link, &network, &bth, &packet.ext, rest);
+        let mut head = Head::new(link, &network, &bth, &packet.ext, rest);
+        head.fill_checksum(&network);
         let zeros = usize::from(needed) - payload.len() + usize::from(pad);
         let layer = network.layer();
         let mut icrc = if zeros <= ZEROS.len() {

@@ -130,8 +130,8 @@ pub struct Transport<'a> {
     pub icrc: Icrc,
 }
 
-/// A frame that borrows its payload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A frame that borrows the bytes it was decoded from. To change one, take a [`Frame`].
+#[derive(Clone, Copy, Debug)]
 pub struct FrameView<'a> {
     /// Ethernet header; `None` in what begins with the IP header.
     pub link: Option<Ethernet>,
@@ -141,6 +141,18 @@ pub struct FrameView<'a> {
     pub transport: Transport<'a>,
     /// Bytes after the datagram: the padding of a short Ethernet frame, perhaps an FCS.
     pub trailer: &'a [u8],
+    wire: Wire<'a>,
+}
+
+/// The bytes that the ICRC covers as they were received, so that a check need not put them together.
+#[derive(Clone, Copy, Debug)]
+enum Wire<'a> {
+    /// None: the view is of an owned frame.
+    None,
+    /// From the network header to the pad.
+    Datagram(&'a [u8]),
+    /// From the BTH to the pad; the network header is that of a route.
+    UdpPayload(&'a [u8]),
 }
 
 /// A frame that owns its payload.
@@ -403,9 +415,13 @@ impl<'a> FrameView<'a> {
         for (to, from) in pad.iter_mut().zip(t.pad) {
             *to = *from;
         }
+        let mut network = self.network;
+        if let Wire::UdpPayload(_) = self.wire {
+            network.fill_checksum(t.wire_len());
+        }
         Frame {
             link: self.link,
-            network: self.network,
+            network,
             bth: t.bth,
             ext: t.ext,
             payload: bytes(t.payload),
@@ -449,6 +465,7 @@ impl Frame {
                 icrc: self.icrc,
             },
             trailer: &self.trailer,
+            wire: Wire::None,
         }
     }
 

@@ -1,0 +1,216 @@
+//! The network at work: what happens at each event.
+//!
+//! The path of a packet reads from top to bottom: a host's packet is pulled and transmitted, arrives, is
+//! forwarded by a switch, perhaps waits in a queue until that is drained, and is delivered. Along this
+//! path a function is inlined where a call would cost a share of its work, and each table is indexed
+//! once.
+
+use super::counters::DropCause;
+use super::host::Host;
+use super::link::End;
+use super::medium::{Desk, Event};
+use super::network::Network;
+use super::observer::{Observer, Sight};
+use super::topology::HostId;
+use crate::card::PriorityMask;
+use crate::time::Time;
+use crate::wire::Damage;
+
+impl<H: Host, O: Observer> Network<H, O> {
+    /// Handles at most `most` events up to and with `limit`, and gives how many it handled.
+    #[inline(never)]
+    pub(super) fn work(&mut self, limit: Time, most: u64) -> u64 {
+        let mut done = 0;
+        while done < most {
+            let Some((time, event)) = self.medium.events.pop_until(limit) else {
+                break;
+            };
+            done += 1;
+            self.medium.clock = time;
+            let whom = event.0 & ((1 << Event::KIND) - 1);
+            match event.0 >> Event::KIND {
+                Event::ARRIVAL => {
+                    let channel = &mut self.channels[whom as usize];
+                    let to = channel.to;
+                    let (slot, next) = channel.flying.pop(&self.medium.packets);
+                    if let Some(arrival) = next {
+                        self.medium.events.push(arrival, event);
+                    }
+                    self.arrive(whom, to, slot);
+                }
+                Event::DRAIN => self.drain(whom),
+                Event::PULL => {
+                    let uplink = self.hosts[whom as usize].uplink;
+                    self.channels[uplink as usize].awaited = false;
+                    self.settle(whom);
+                }
+                Event::TIMER => self.expire(whom),
+                Event::LATE => self.arrive_late(self.medium.packets.channel(whom), whom),
+                _ => self.release_overdue(whom),
+            }
+        }
+        self.handled += done;
+        done
+    }
+
+    /// A deadline of a host has come, or had been moved away.
+    fn expire(&mut self, host: u32) {
+        let station = &mut self.hosts[host as usize];
+        station.timers.pop();
+        let now = self.medium.clock;
+        if station.host.next_timeout() <= now {
+            station.host.advance(now, &mut self.medium.desk(host));
+        }
+        self.settle(host);
+    }
+
+    /// Asks a host what it has to send and what it waits for, after any call to it.
+    #[inline]
+    pub(super) fn settle(&mut self, host: u32) {
+        let station = &mut self.hosts[host as usize];
+        let now = self.medium.clock;
+        let mut pending = station.host.pending();
+        if !pending.is_empty() {
+            let uplink = station.uplink;
+            let channel = &mut self.channels[uplink as usize];
+            let ready = pending.and(channel.ready());
+            if !channel.awaited && !ready.is_empty() {
+                if channel.is_free(now) {
+                    let desk = &mut self.medium.desk(host);
+                    pending = PriorityMask::NONE;
+                    if let Some(packet) = station.host.next_packet(now, ready, desk) {
+                        self.medium.flows.meet(packet.route.index());
+                        let frame_len = packet.frame_len;
+                        let slot = self.medium.packets.insert(packet);
+                        if self.medium.is_too_long(channel, slot, frame_len) {
+                            // It takes its time all the same, so that a host with nothing else to
+                            // send cannot spin.
+                            channel.occupy(now, frame_len);
+                            self.medium
+                                .discard(channel, uplink, slot, DropCause::TooLong);
+                        } else {
+                            self.medium.transmit(channel, uplink, slot, frame_len);
+                        }
+                        pending = station.host.pending().and(channel.ready());
+                    }
+                }
+                if !pending.is_empty() {
+                    self.medium.wake(channel, Event::PULL, host);
+                }
+            }
+        }
+        let deadline = station.host.next_timeout();
+        if deadline != Time::NEVER && station.timers.last().is_none_or(|&t| deadline < t) {
+            // A deadline that has passed is kept at once.
+            let deadline = deadline.max(now);
+            station.timers.push(deadline);
+            let event = Event::new(Event::TIMER, host);
+            self.medium.events.push(deadline, event);
+        }
+    }
+
+    /// A packet has come to the end of a channel.
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, channel: u32, to: End, slot: u32) {
+        match to {
+            End::Host(host) => self.deliver(channel, host, slot),
+            End::Switch(switch) => self.forward(channel, switch, slot),
+        }
+    }
+
+    /// Sends a packet on its way out of a switch.
+    #[inline(always)]
+    fn forward(&mut self, ingress: u32, switch: u32, slot: u32) {
+        let packet = self.medium.packets.get_mut(slot);
+        if packet.damage == Damage::Link {
+            return self.discard(ingress, slot, DropCause::BadFcs);
+        }
+        if packet.hop_limit <= 1 {
+            return self.discard(ingress, slot, DropCause::HopLimit);
+        }
+        packet.hop_limit -= 1;
+        let (frame_len, priority) = (packet.frame_len, packet.priority);
+        let flow = self.medium.flows.flow(packet.route.index());
+        let Some(out) = self.forwarding.way(switch, flow) else {
+            return self.discard(ingress, slot, DropCause::NoRoute);
+        };
+        let channel = &mut self.channels[out as usize];
+        if self.medium.is_too_long(channel, slot, frame_len) {
+            return self.medium.discard(channel, out, slot, DropCause::TooLong);
+        }
+        if channel.queue.waiting().is_empty()
+            && channel.is_free(self.medium.clock)
+            && channel.ready().contains(priority)
+        {
+            return self.medium.transmit(channel, out, slot, frame_len);
+        }
+        let packets = &mut self.medium.packets;
+        if !channel.queue.put(packets, slot, frame_len, priority) {
+            return self
+                .medium
+                .discard(channel, out, slot, DropCause::QueueFull);
+        }
+        let high_water = &mut channel.counters.queue_high_water;
+        *high_water = channel.queue.bytes().max(*high_water);
+        if !channel.awaited {
+            self.medium.wake(channel, Event::DRAIN, out);
+        }
+    }
+
+    /// Sends the next packet of a switch port's queue; the channel is free.
+    #[inline(always)]
+    fn drain(&mut self, out: u32) {
+        let channel = &mut self.channels[out as usize];
+        let ready = channel.ready();
+        channel.awaited = false;
+        if let Some((slot, frame_len)) = channel.queue.take(&self.medium.packets, ready) {
+            self.medium.transmit(channel, out, slot, frame_len);
+            if !channel.queue.waiting().and(ready).is_empty() {
+                self.medium.wake(channel, Event::DRAIN, out);
+            }
+        }
+    }
+
+    /// Hands a packet to the host it is for.
+    #[inline(always)]
+    fn deliver(&mut self, channel: u32, host: u32, slot: u32) {
+        let medium = &mut self.medium;
+        let packet = medium.packets.get(slot);
+        let index = packet.route.index();
+        if packet.damage == Damage::Link {
+            return self.discard(channel, slot, DropCause::BadFcs);
+        }
+        if medium.flows.flow(index).host != host {
+            return self.discard(channel, slot, DropCause::NoRoute);
+        }
+        medium.observer.on_deliver(
+            medium.clock,
+            HostId(host),
+            Sight {
+                slot,
+                packets: &medium.packets,
+                flows: &medium.flows,
+                pool: &medium.pool,
+            },
+        );
+        let desk = &mut Desk {
+            now: medium.clock,
+            host: HostId(host),
+            pool: &mut medium.pool,
+            observer: &mut medium.observer,
+        };
+        let route = &medium.flows.routes()[index];
+        let station = &mut self.hosts[host as usize];
+        station.host.receive(medium.clock, packet, route, desk);
+        medium.pool.release(packet.payload);
+        medium.packets.remove(slot);
+        self.settle(host);
+    }
+
+    /// Drops a packet at the end of a channel.
+    #[cold]
+    fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
+        let c = &mut self.channels[channel as usize];
+        self.medium.discard(c, channel, slot, cause);
+    }
+}

@@ -1,0 +1,70 @@
+//! Captures of virtual links as tshark sees them.
+
+use softroce_sim::card::{Card, CardConfig};
+use softroce_sim::fabric::machine::{self, FlowOperation, FlowSpec, Machine};
+use softroce_sim::fabric::topology::{AddressFamily, Topology};
+use softroce_sim::fabric::{Capture, Config, Direction, LinkSpec, Network, Rate};
+use softroce_sim::time::{Span, Time};
+use softroce_sim::wire::{Encapsulation, RouteTable};
+use softroce_tests::{peers, tshark};
+
+fn capture(family: AddressFamily, encapsulation: Encapsulation) -> tempfile::NamedTempFile {
+    let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
+    let topology = Topology::back_to_back(link).with_addresses(family);
+    let routes = RouteTable::new();
+    let config = Config {
+        seed: 1,
+        routes: routes.clone(),
+        ..Default::default()
+    };
+    let file = tempfile::NamedTempFile::with_suffix(".pcapng").unwrap();
+    let channels =
+        [Direction::Forward, Direction::Backward].map(|d| topology.channel("h0-h1", d).unwrap());
+    let tap = Capture::new(file.reopen().unwrap(), &topology, channels).unwrap();
+    let mut net = Network::new(&topology, config, tap, |_, node| {
+        let card = CardConfig {
+            encapsulation,
+            ..CardConfig::new(node.name.clone(), node.gid(), node.mac)
+        };
+        Machine::new(Card::new(card, 1, routes.clone()), 4096).unwrap()
+    })
+    .unwrap();
+    let (a, b) = (topology.host("h0").unwrap(), topology.host("h1").unwrap());
+    for operation in [
+        FlowOperation::Send,
+        FlowOperation::SendImmediate,
+        FlowOperation::Write,
+        FlowOperation::WriteImmediate,
+        FlowOperation::Read,
+    ] {
+        for size in [0, 1, 2, 3, 1024, 3001] {
+            let spec = FlowSpec {
+                carried: true,
+                ..FlowSpec::new(operation, size, 2)
+            };
+            machine::connect(&mut net, a, b, &spec).unwrap();
+        }
+    }
+    net.run_until(Time::ZERO + Span::from_ms(1));
+    assert!(net.host(a).is_done(net.now()));
+    net.into_parts().0.finish().unwrap();
+    file
+}
+
+#[test]
+fn tshark_reads_what_cards_send() {
+    let Some(program) = peers::find("tshark") else {
+        return;
+    };
+    for (family, encapsulation) in [
+        (AddressFamily::Ipv4, Encapsulation::RoceV2),
+        (AddressFamily::Ipv6, Encapsulation::RoceV2),
+        (AddressFamily::Ipv4, Encapsulation::RoceV1),
+    ] {
+        let file = capture(family, encapsulation);
+        let packets = tshark::check(&program, file.path());
+        // Per size and operation two messages of one packet (four for 3001 bytes), and answers.
+        assert!(packets > 100, "{packets}");
+        println!("{encapsulation:?} {family:?}: {packets} packets, tshark and softroce agree");
+    }
+}
