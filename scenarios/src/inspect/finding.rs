@@ -87,6 +87,8 @@ rules! {
     AnotherHop = Note "packets seen again behind a router";
     /// A packet that was seen here was lost between here and its destination, or its answer was.
     LossBeyond = Event "losses beyond this point";
+    /// A requester waited in vain for what never came past here.
+    LossBefore = Event "losses before this point";
     /// Packets that were acknowledged, but are not in the capture.
     NotCaptured = Note "packets that only the capture missed";
     /// A PSN far from those before: another connection on the same queue pair number.

@@ -7,9 +7,10 @@
 //! between these addresses can have caused.
 
 use super::cm;
+use super::copy::{Copy, since};
 use super::finding::{Found, Rule, psns, put, put_at, span};
 use super::messages::Piece;
-use super::requests::{Copy, Request, Requests, since};
+use super::requests::{Request, Requests};
 use super::responses::{Response, report_nak};
 use softroce_sim::wire::capture::Stamp;
 use softroce_sim::wire::frame::Network;

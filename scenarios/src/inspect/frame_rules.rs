@@ -1,16 +1,17 @@
 //! Rules that one packet alone can break.
 
 use super::finding::{Found, Rule, put};
+use super::record::Cut;
 use softroce_sim::wire::frame::Finding as Wrong;
 use softroce_sim::wire::{Ext, FrameView, Opcode, Operation, Service, Tail};
 
-/// Checks one packet; one that the capture `cut` without its ICRC and UDP checksum. Returns whether
+/// Checks one packet; one that the capture cut without its ICRC and UDP checksum. Returns whether
 /// its ICRC is right or was not checked.
-pub(super) fn check(view: &FrameView<'_>, cut: bool, found: &mut Found) -> bool {
+pub(super) fn check(view: &FrameView<'_>, cut: Cut, found: &mut Found) -> bool {
     let mut sound = true;
     for wrong in view.check() {
         let rule = match wrong {
-            Wrong::Icrc(_) | Wrong::UdpChecksum { .. } if cut => continue,
+            Wrong::Icrc(_) | Wrong::UdpChecksum { .. } if cut != Cut::Whole => continue,
             Wrong::Icrc(_) => {
                 sound = false;
                 Rule::BadIcrc
@@ -30,6 +31,10 @@ pub(super) fn check(view: &FrameView<'_>, cut: bool, found: &mut Found) -> bool 
             Wrong::Cnp { .. } => Rule::CnpFields,
         };
         put(found, rule, wrong.to_string());
+    }
+    if cut == Cut::Headers {
+        let text = "cut by the capture inside its extended headers, which are not looked at";
+        put(found, Rule::CutShort, text);
     }
     check_bth(view, found);
     sound

@@ -87,12 +87,12 @@ impl Messages {
     }
 
     /// The last PSN that the packet takes up: its own, or that of the last response a READ asks
-    /// for. `None` if that depends on a path MTU that is not known.
+    /// for. `None` if the path MTU or the length is not known.
     pub(super) fn last_psn(&self, piece: &Piece) -> Option<Psn> {
         if piece.opcode.operation() != Operation::ReadRequest {
             return Some(piece.psn);
         }
-        let len = piece.reth.map_or(0, |r| r.dma_len);
+        let len = piece.reth?.dma_len;
         match self.mtu {
             Some(mtu) => Some(piece.psn.plus(responses(len, mtu) - 1)),
             None if len <= 256 => Some(piece.psn),
@@ -231,8 +231,11 @@ impl Messages {
         let (Before::Read(m), Some(reth), Some(mtu)) = (before, piece.reth, self.mtu) else {
             return;
         };
+        let Some(total) = m.total else {
+            return;
+        };
         let done = u64::from(piece.psn.after(m.first).unsigned_abs()) * u64::from(mtu);
-        let rest = u64::from(m.total.unwrap_or(0)).saturating_sub(done);
+        let rest = u64::from(total).saturating_sub(done);
         if u64::from(reth.dma_len) != rest || reth.va != m.va.wrapping_add(done) {
             let text = format!(
                 "READ request for {} bytes at {:#x}, the rest of the one with PSN {} is {rest} bytes at {:#x}",

@@ -5,7 +5,8 @@
 //! | [`record`] | from a captured record to a frame, also where the capture cut it |
 //! | [`frame_rules`] | rules that one packet alone can break |
 //! | [`follow`] | flows, connections, marks and notifications |
-//! | [`requests`], [`messages`] | PSN order, rounds, gaps; opcode order and lengths |
+//! | [`requests`], [`reads`], [`copy`] | PSN order, rounds, gaps, retransmissions and their causes |
+//! | [`messages`] | opcode order, lengths |
 //! | [`responses`], [`msn`] | ACKs, NAKs, READ responses, message sequence numbers |
 //! | [`cm`] | which queue pairs a CM exchange joins |
 //! | [`finding`], [`packet`], [`report`] | what comes out |
@@ -35,6 +36,7 @@
 //! retransmissions are [`Event`](Severity::Event)s. An [`InspectError`] is exit code 2.
 
 mod cm;
+mod copy;
 mod error;
 mod finding;
 mod follow;
@@ -43,6 +45,7 @@ mod json;
 mod messages;
 mod msn;
 mod packet;
+mod reads;
 mod record;
 mod report;
 mod requests;
@@ -58,9 +61,9 @@ pub use text::write_text;
 
 use finding::{Found, put};
 use follow::{Flows, Point, Seen};
-use record::Content;
+use record::{Content, Cut};
 use softroce_sim::wire::capture::{CaptureError, Reader, Record, Stamp};
-use softroce_sim::wire::{Service, capture};
+use softroce_sim::wire::{Ext, Service, capture};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -256,18 +259,18 @@ impl<'o> Inspector<'o> {
         };
         let (time, frame_len) = (record.time, record.original_len);
         let mut found = Found::new();
-        let (view, cut) = match record::look(&mut record) {
-            Content::Roce { view, cut } => (view, cut),
+        let (mut view, cut) = match record::look(&mut record) {
+            Content::Roce(view, cut) => (view, cut),
             content => {
                 match content {
                     Content::Headless => put(
                         &mut found,
                         Rule::CutShort,
-                        "cut by the capture inside its headers",
+                        "cut by the capture before the end of its BTH",
                     ),
                     Content::Broken(text) => put(&mut found, Rule::Malformed, text),
                     Content::Link(text) => put(&mut found, Rule::NotFollowed, text),
-                    Content::Foreign | Content::Roce { .. } => {}
+                    Content::Foreign | Content::Roce(..) => {}
                 }
                 self.out.other_packets += 1;
                 self.report(number, None, found);
@@ -276,6 +279,9 @@ impl<'o> Inspector<'o> {
         };
         self.out.roce_packets += 1;
         let sound = frame_rules::check(&view, cut, &mut found);
+        if cut == Cut::Headers {
+            view.transport.ext = Ext::None;
+        }
         let mut packet = Packet::of(&view);
         packet.number = number;
         packet.interface = point.interface;
@@ -284,9 +290,9 @@ impl<'o> Inspector<'o> {
             .zip(self.start)
             .map(|(t, start)| seconds(t.since(start)));
         packet.icrc = match (cut, sound) {
-            (true, _) => IcrcStatus::Unchecked,
-            (false, true) => IcrcStatus::Good,
-            (false, false) => IcrcStatus::Bad,
+            (Cut::Whole, true) => IcrcStatus::Good,
+            (Cut::Whole, false) => IcrcStatus::Bad,
+            (Cut::Payload | Cut::Headers, _) => IcrcStatus::Unchecked,
         };
         let counts = &mut self.out.icrc;
         *match packet.icrc {

@@ -9,9 +9,9 @@ const LONGEST: usize = 65_535 + 128;
 
 /// What a record holds.
 pub(super) enum Content<'a> {
-    /// A RoCE packet. If it is cut, its headers are there, and zeros stand for the rest.
-    Roce { view: FrameView<'a>, cut: bool },
-    /// RoCE, but cut inside its headers by the capture.
+    /// A RoCE packet.
+    Roce(FrameView<'a>, Cut),
+    /// RoCE, but cut before the end of its BTH by the capture.
     Headless,
     /// RoCE by its port or EtherType, but broken.
     Broken(String),
@@ -19,6 +19,17 @@ pub(super) enum Content<'a> {
     Foreign,
     /// A link type that is not looked into.
     Link(String),
+}
+
+/// How much of a packet the capture kept. Zeros stand for the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cut {
+    /// All of it.
+    Whole,
+    /// The headers; payload, pad and ICRC are not all there.
+    Payload,
+    /// The BTH; extended headers are not all there either.
+    Headers,
 }
 
 /// Looks into a record; a cut one is filled up with zeros to the length it had on the wire.
@@ -33,15 +44,19 @@ pub(super) fn look(record: &mut Record) -> Content<'_> {
     match record.view() {
         Ok(view) if cut => {
             let t = &view.transport;
-            let behind = view.trailer.len() + Icrc::LEN + t.pad.len() + t.payload.len();
-            if captured + behind < record.data.len() {
-                Content::Headless
+            let payload = Icrc::LEN + t.pad.len() + t.payload.len();
+            let there = captured + view.trailer.len();
+            if there >= wire {
+                Content::Roce(view, Cut::Whole)
+            } else if there + payload >= wire {
+                Content::Roce(view, Cut::Payload)
+            } else if there + payload + usize::from(t.ext.len()) >= wire {
+                Content::Roce(view, Cut::Headers)
             } else {
-                let cut = captured + view.trailer.len() < record.data.len();
-                Content::Roce { view, cut }
+                Content::Headless
             }
         }
-        Ok(view) => Content::Roce { view, cut: false },
+        Ok(view) => Content::Roce(view, Cut::Whole),
         Err(e) if e.is_foreign() => Content::Foreign,
         Err(e) => {
             let claims = claims_roce(record, captured);

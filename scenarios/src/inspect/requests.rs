@@ -3,16 +3,18 @@
 //! A round begins at each packet whose PSN is not after that of the request before it, as the fault
 //! filters of a scenario count it.
 
+use super::copy::{Copy, Likeness, after, since};
 use super::finding::{Found, Rule, psns, put, put_at, span};
-use super::messages::{Messages, Piece, responses};
+use super::messages::{Messages, Piece};
 use super::msn::Count;
+use super::reads::Ask;
 use softroce_sim::wire::capture::Stamp;
-use softroce_sim::wire::{Icrc, Operation, Psn};
+use softroce_sim::wire::{Operation, Psn};
 use std::collections::VecDeque;
 
 /// Packets whose number, time and identity are remembered.
 const REMEMBERED: usize = 256;
-/// Gaps, and READ and atomic requests, that are remembered.
+/// Gaps, and packets with AckReq, that are remembered.
 const OPEN: usize = 128;
 /// Holes in the order of arrival that are remembered.
 const HOLES: usize = 16;
@@ -24,31 +26,6 @@ const WINDOW: i32 = 1 << 22;
 /// has duplicated; and a packet that fills a gap within it was overtaken. Only where the IPv4
 /// identification does not tell.
 const AT_ONCE_PS: i128 = 1_000_000_000;
-
-/// What tells one captured packet from another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
-    pub(super) psn: Psn,
-    pub(super) number: u64,
-    pub(super) time: Option<Stamp>,
-    pub(super) icrc: Icrc,
-    /// IPv4 identification; 0 tells nothing.
-    pub(super) id: u16,
-    pub(super) hop_limit: u8,
-}
-
-/// What a second sighting of a PSN is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Likeness {
-    /// The same packet, captured at another place.
-    AnotherHop,
-    /// The same packet, duplicated by the network.
-    Duplicate,
-    /// The same bytes; whether the network or the card made them again is not known.
-    Alike,
-    /// Sent again.
-    Resent,
-}
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -67,24 +44,6 @@ pub(super) struct Gap {
     pub(super) last: Psn,
     /// The packet that showed the gap.
     pub(super) by: Copy,
-}
-
-/// A READ or atomic request and its responses.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) operation: Operation,
-    pub(super) first: Psn,
-    pub(super) last: Psn,
-    pub(super) len: u32,
-    pub(super) number: u64,
-    /// The response that comes next.
-    pub(super) expect: Psn,
-    /// Where the request was repeated from, last.
-    pub(super) restart: Option<Psn>,
-    /// All responses were seen.
-    pub(super) done: bool,
-    /// A later response was seen before these were complete, and that was reported.
-    pub(super) passed: bool,
 }
 
 /// A NAK that asks for a retransmission.
@@ -117,7 +76,7 @@ pub(super) struct Requests {
     /// Highest PSN of a request packet; `next` is beyond the responses of a READ.
     pub(super) newest: Psn,
     /// The PSN behind the last packet, and the PSN of that packet.
-    cursor: Psn,
+    pub(super) cursor: Psn,
     last: Psn,
     pub(super) round: u32,
     sent: VecDeque<Copy>,
@@ -128,8 +87,9 @@ pub(super) struct Requests {
     pub(super) gaps: VecDeque<Gap>,
     pub(super) asks: VecDeque<Ask>,
     pub(super) asks_forgotten: bool,
-    /// A READ request whose responses cannot be counted, for want of the path MTU.
-    open_read: Option<(Psn, u32)>,
+    /// A READ request whose responses cannot be counted, for want of the path MTU or of its RETH,
+    /// and the length it asks for.
+    pub(super) open_read: Option<(Psn, Option<u32>)>,
     pub(super) messages: Messages,
     pub(super) count: Count,
     /// Everything up to this PSN is acknowledged, and by which packet.
@@ -143,33 +103,6 @@ pub(super) struct Requests {
     pub(super) answers: VecDeque<Copy>,
     /// A READ or atomic request, or an AckReq, was seen.
     pub(super) expects_answers: bool,
-}
-
-impl Copy {
-    /// How a later sighting of the same PSN compares with this one.
-    pub(super) fn likeness(&self, later: &Copy) -> Likeness {
-        if self.icrc != later.icrc {
-            Likeness::Resent
-        } else if self.hop_limit != later.hop_limit {
-            Likeness::AnotherHop
-        } else if self.id != later.id {
-            Likeness::Resent
-        } else if self.id != 0 {
-            Likeness::Duplicate
-        } else {
-            Likeness::Alike
-        }
-    }
-}
-
-/// Picoseconds between two stamps, if both are known.
-pub(super) fn since(later: Option<Stamp>, earlier: Option<Stamp>) -> Option<i128> {
-    Some(later?.since(earlier?))
-}
-
-/// `6.6 ms after`, or `after` where times are not known.
-pub(super) fn after(later: Option<Stamp>, earlier: Option<Stamp>) -> String {
-    since(later, earlier).map_or("after".into(), |ps| format!("{} after", span(ps)))
 }
 
 impl Requests {
@@ -308,7 +241,14 @@ impl Requests {
             self.gaps.pop_front();
             self.count.lose_track();
         }
-        self.gaps.push_back(gap);
+        // What was acknowledged before it was sent is accounted for.
+        let first = match self.acked {
+            Some((upto, _)) if gap.first.after(upto) <= 0 => upto.plus(1),
+            _ => gap.first,
+        };
+        if first.after(gap.last) <= 0 {
+            self.gaps.push_back(Gap { first, ..gap });
+        }
     }
 
     /// A PSN below those sent: a retransmission, or a packet that was overtaken.
@@ -358,23 +298,6 @@ impl Requests {
         }
     }
 
-    /// What a repeated READ request asks for, if it is not the first one's PSN.
-    fn read_again(&self, r: &Request) -> Option<String> {
-        let psn = r.piece.psn;
-        let ask = self.asks.iter().rev().find(|a| a.holds(psn))?;
-        if r.piece.opcode.operation() != Operation::ReadRequest || ask.first == psn {
-            return None;
-        }
-        let mut text = format!(", the READ of packet {} from PSN {psn} on", ask.number);
-        if let Some(old) = self.find(ask.first) {
-            text += &format!(", {} it", after(r.copy.time, old.time));
-        }
-        if !ask.done && psn.after(ask.expect) >= 0 {
-            text += "; these responses have not come past here";
-        }
-        Some(text)
-    }
-
     fn was_overtaken(&self, gap: &Gap, r: &Request) -> bool {
         if r.copy.id != 0 && gap.by.id != 0 {
             return (r.copy.id.wrapping_sub(gap.by.id) as i16) < 0;
@@ -402,32 +325,50 @@ impl Requests {
         }
     }
 
-    /// A retransmission that no NAK asked for: the timer of the requester ran out.
+    /// A retransmission that no NAK asked for: the timer of the requester ran out, for something
+    /// that was lost on this or the other side of this point.
     fn blame(&self, r: &Request, known: Option<Copy>, found: &mut Found) {
         let psn = r.piece.psn;
         let ask = self.asks.iter().rev().find(|a| a.holds(psn));
-        let text = if let Some(ask) = ask.filter(|a| a.operation == Operation::ReadRequest)
-            && ask.expect != ask.first
+        if let Some(ask) = ask.filter(|a| a.operation == Operation::ReadRequest)
+            && (ask.done || ask.expect != ask.first)
         {
             if ask.done || psn.is_before(ask.expect) {
-                format!("the response with PSN {psn} passed here and was lost beyond this point")
+                let text = format!(
+                    "the response with PSN {psn} passed here and was lost beyond this point"
+                );
+                put(found, Rule::LossBeyond, text);
             } else {
-                // The other side of this point.
-                return;
+                let which = psns(ask.expect, ask.last);
+                let text = format!("the response with {which} was lost before this point");
+                put(found, Rule::LossBefore, text);
             }
-        } else if let Some((upto, by)) = self.acked
-            && psn.after(upto) <= 0
-        {
-            format!("PSN {psn} was acknowledged by packet {by}, which was lost beyond this point")
-        } else if let Some(old) = known {
-            format!(
-                "PSN {psn} of packet {}, or the answer to it, was lost beyond this point",
-                old.number
-            )
-        } else {
+            return;
+        }
+        if let Some((_, by)) = self.acked.filter(|(upto, _)| psn.after(*upto) <= 0) {
+            let text = format!(
+                "PSN {psn} was acknowledged by packet {by}, which was lost beyond this point"
+            );
+            put(found, Rule::LossBeyond, text);
+            return;
+        }
+        let Some(old) = known else {
             return;
         };
-        put(found, Rule::LossBeyond, text);
+        let asking = self.wanted.iter().map(|w| w.0).find(|w| w.after(psn) >= 0);
+        if let Some(asking) = asking {
+            let text = format!(
+                "{} passed here from packet {} on; that, or the answer to it, was lost beyond this point",
+                psns(psn, asking),
+                old.number
+            );
+            put(found, Rule::LossBeyond, text);
+        } else {
+            let text = format!(
+                "no AckReq from PSN {psn} on came past here; its packet was lost before this point, or not captured"
+            );
+            put(found, Rule::LossBefore, text);
+        }
     }
 
     /// The PSNs from `from` to `upto` of a gap were seen.
@@ -497,117 +438,10 @@ impl Requests {
         }
     }
 
-    fn ask(&mut self, r: &Request, last: Option<Psn>) {
-        let operation = r.piece.opcode.operation();
-        if !matches!(
-            operation,
-            Operation::ReadRequest
-                | Operation::CompareSwap
-                | Operation::FetchAdd
-                | Operation::Flush
-                | Operation::AtomicWrite
-        ) {
-            return;
-        }
-        let psn = r.piece.psn;
-        self.expects_answers = true;
-        if let Some(ask) = self.asks.iter_mut().rev().find(|a| a.holds(psn)) {
-            ask.restart = Some(psn);
-            ask.expect = psn;
-            return;
-        }
-        let len = match operation {
-            Operation::ReadRequest => r.piece.reth.map_or(0, |r| r.dma_len),
-            _ => 0,
-        };
-        if last.is_none() {
-            self.open_read = Some((psn, len));
-        }
-        if self.asks.len() == OPEN {
-            self.asks.pop_front();
-            self.asks_forgotten = true;
-        }
-        self.asks.push_back(Ask {
-            operation,
-            first: psn,
-            last: last.unwrap_or(psn),
-            len,
-            number: r.copy.number,
-            expect: psn,
-            restart: None,
-            done: false,
-            passed: false,
-        });
-    }
-
-    /// The next request tells how many responses the READ before it has, and so the path MTU.
-    fn settle_read(&mut self, psn: Psn) {
-        let Some((read, len)) = self.open_read else {
-            return;
-        };
-        let steps = psn.after(read);
-        if steps <= 0 {
-            return;
-        }
-        let mut fitting = [256, 512, 1024, 2048, 4096]
-            .into_iter()
-            .filter(|&mtu| responses(len, mtu) == steps.unsigned_abs());
-        match (fitting.next(), fitting.next()) {
-            (Some(mtu), None) => self.learn_mtu(mtu),
-            (some, _) => {
-                // The PSN is taken as it comes; where no path MTU explains it, there is a gap of
-                // unknown extent.
-                self.open_read = None;
-                self.count.end(psn.minus(1));
-                if some.is_none() {
-                    self.count.lose_track();
-                }
-                self.extend_read(psn.minus(1));
-            }
-        }
-    }
-
-    /// The path MTU became known.
-    pub(super) fn learn_mtu(&mut self, mtu: u32) {
-        if self.messages.mtu.is_some() {
-            return;
-        }
-        self.messages.mtu = Some(mtu);
-        if let Some((read, len)) = self.open_read.take() {
-            let last = read.plus(responses(len, mtu) - 1);
-            self.count.end(last);
-            self.extend_read(last);
-        }
-    }
-
-    fn extend_read(&mut self, last: Psn) {
-        if let Some(ask) = self.asks.back_mut() {
-            ask.last = last;
-        }
-        self.messages.settle_read(last);
-        self.cursor = last.plus(1);
-        if self.cursor.after(self.next) > 0 {
-            self.next = self.cursor;
-        }
-    }
-
     /// Everything up to `upto` has arrived.
     pub(super) fn arrived(&mut self, upto: Psn) {
         if upto.after(self.expect) >= 0 {
             self.expect = upto.plus(1);
-        }
-    }
-
-    /// True while it is not known how many PSNs the newest READ takes.
-    pub(super) fn is_open(&self) -> bool {
-        self.open_read.is_some()
-    }
-
-    /// The first PSN that nothing sent can have been answered with.
-    pub(super) fn limit(&self) -> Psn {
-        match self.open_read {
-            Some((read, len)) => read.plus(responses(len, 256)),
-            None => self.next,
         }
     }
 
@@ -621,6 +455,7 @@ impl Requests {
             let text = format!("{}, and its request is not in the capture", early.text);
             put_at(found, early.number, Rule::NotCaptured, text);
             self.count.lose_track();
+            self.acked = Some((early.psn, early.number));
         } else if psn == self.next {
             put_at(found, early.number, Rule::NeverSent, early.text.clone());
         } else {
@@ -638,12 +473,6 @@ impl Requests {
 }
 
 impl Gap {
-    pub(super) fn holds(&self, psn: Psn) -> bool {
-        psn.after(self.first) >= 0 && psn.after(self.last) <= 0
-    }
-}
-
-impl Ask {
     pub(super) fn holds(&self, psn: Psn) -> bool {
         psn.after(self.first) >= 0 && psn.after(self.last) <= 0
     }

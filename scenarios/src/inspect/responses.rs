@@ -1,8 +1,10 @@
 //! The responses to the requests of one direction: ACKs, NAKs, READ responses and atomic answers.
 
+use super::copy::{Copy, Likeness, after, since};
 use super::finding::{Found, Rule, psns, put, span};
 use super::messages::is_mtu;
-use super::requests::{Ask, Copy, Early, Likeness, Nak, Requests, after, since};
+use super::reads::Ask;
+use super::requests::{Early, Nak, Requests};
 use softroce_sim::card::codes::rnr_timer;
 use softroce_sim::wire::aeth::SyndromeKind;
 use softroce_sim::wire::{Aeth, NakCode, Opcode, Operation, Position, Psn};
@@ -316,6 +318,14 @@ impl Requests {
             return;
         };
         self.pass_reads(r.psn, found);
+        if self.is_open() && at + 1 == self.asks.len() {
+            if !r.opcode.ends_message() {
+                self.asks[at].expect = r.psn.plus(1);
+                self.finish_response(r, found);
+                return;
+            }
+            self.close_read(r.psn);
+        }
         let mtu = self.messages.mtu;
         let ask = &mut self.asks[at];
         check_position(ask, r, found);
@@ -381,8 +391,8 @@ fn check_position(ask: &Ask, r: &Response, found: &mut Found) {
     let fits = match r.opcode.position() {
         Position::Only => r.psn == ask.last && (r.psn == ask.first || anew),
         Position::First => r.psn != ask.last && (r.psn == ask.first || anew),
-        Position::Middle => r.psn != ask.first && r.psn != ask.last,
-        Position::Last => r.psn == ask.last && r.psn != ask.first,
+        Position::Middle => r.psn != ask.last && (r.psn != ask.first || anew),
+        Position::Last => r.psn == ask.last && (r.psn != ask.first || anew),
     };
     if !fits {
         let text = format!(
@@ -397,12 +407,15 @@ fn check_position(ask: &Ask, r: &Response, found: &mut Found) {
 }
 
 fn check_length(ask: &Ask, mtu: Option<u32>, r: &Response, found: &mut Found) {
+    let Some(len) = ask.len else {
+        return;
+    };
     let place = r.psn.after(ask.first).unsigned_abs();
     let needed = match mtu {
-        _ if ask.first == ask.last => u64::from(ask.len),
+        _ if ask.first == ask.last => u64::from(len),
         None => return,
         Some(mtu) if r.psn == ask.last => {
-            u64::from(ask.len).saturating_sub(u64::from(place) * u64::from(mtu))
+            u64::from(len).saturating_sub(u64::from(place) * u64::from(mtu))
         }
         Some(mtu) => u64::from(mtu),
     };
