@@ -4,7 +4,8 @@
 //! A flow is what one address sends to one queue pair of another, at one capture point. A connection
 //! has two, and nothing in a packet says which: they are joined by the queue pair numbers of a CM
 //! exchange if it is in the capture, else by the first response whose PSN only one request stream
-//! between these addresses can have caused.
+//! between these addresses can have caused, at the same point if one is there. Where several fit,
+//! later responses may tell; if none does, the responses are not checked, and a note says so.
 
 use super::cm;
 use super::copy::{Copy, since};
@@ -25,7 +26,8 @@ const NEAR: i32 = 1 << 12;
 /// A response this far from what its flow is joined with shows that the join was wrong.
 const STRAY: i32 = 1 << 16;
 
-/// Where packets were captured: interface of the file, and interface index of a cooked capture.
+/// Where packets were captured: interface of the file (the first of two that are the directions of
+/// one link), and interface index of a cooked capture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Point {
     pub(super) interface: u32,
@@ -52,6 +54,8 @@ pub(super) struct Followed {
     pub(super) by_cm: bool,
     patience: u32,
     ambiguous: u64,
+    /// The interface of its first packet.
+    pub(super) interface: u32,
     pub(super) packets: u64,
     pub(super) request_packets: u64,
     pub(super) response_packets: u64,
@@ -89,6 +93,7 @@ pub(super) struct Place {
 pub(super) struct Seen<'a> {
     pub(super) view: &'a FrameView<'a>,
     pub(super) point: Point,
+    pub(super) interface: u32,
     pub(super) number: u64,
     pub(super) time: Option<Stamp>,
     /// Its ICRC is good, or is not looked at.
@@ -101,7 +106,8 @@ pub(super) struct Flows {
     pub(super) all: Vec<Followed>,
     most: usize,
     by_key: HashMap<Key, usize>,
-    by_route: HashMap<(Point, Gid, Gid), Vec<usize>>,
+    /// By source and destination, at any point.
+    by_route: HashMap<(Gid, Gid), Vec<usize>>,
     /// CM requests without a reply so far, by point, sender and connection.
     asked: HashMap<(Point, Gid, u32), (QpNumber, Option<u32>)>,
     /// The other flow of a connection, and its path MTU, by CM.
@@ -180,8 +186,10 @@ impl Flows {
         let at = self.all.len();
         self.all.push(Followed::new(key, service));
         self.by_key.insert(key, at);
-        let route = (key.point, key.src, key.dst);
-        self.by_route.entry(route).or_default().push(at);
+        self.by_route
+            .entry((key.src, key.dst))
+            .or_default()
+            .push(at);
         if let Some(&(peer, mtu)) = self.joined.get(&key) {
             if let Some(mtu) = mtu {
                 self.all[at].requests.learn_mtu(mtu);
@@ -275,16 +283,26 @@ impl Flows {
         if patience == 0 {
             return None;
         }
-        let candidates = self.by_route.get(&(key.point, key.dst, key.src))?;
-        let mut best = (0, None, 0u32);
+        let candidates = self.by_route.get(&(key.dst, key.src))?;
+        let mut best = ((false, 0), None, 0u32);
         for &other in candidates.iter().rev().take(patience as usize) {
-            if self.all[other].peer.is_some() {
+            let Followed {
+                peer,
+                key: theirs,
+                requests,
+                ..
+            } = &self.all[other];
+            if peer.is_some() {
                 continue;
             }
-            let fit = fit(&self.all[other].requests, r);
+            // Another point counts only if none here does: a tap with a port for each direction.
+            let fit = match fit(requests, r) {
+                0 => continue,
+                fit => (theirs.point == key.point, fit),
+            };
             if fit > best.0 {
                 best = (fit, Some(other), 1);
-            } else if fit == best.0 && fit > 0 {
+            } else if fit == best.0 {
                 best.2 += 1;
             }
         }
@@ -334,7 +352,7 @@ impl Flows {
     /// A CNP: it is about the flow that goes the other way.
     fn notify(&mut self, key: Key, at: usize, seen: &Seen<'_>, found: &mut Found) {
         let marked = self.all[at].peer.or_else(|| {
-            let back = self.by_route.get(&(key.point, key.dst, key.src))?;
+            let back = self.by_route.get(&(key.dst, key.src))?;
             let oldest = |&&i: &&usize| self.all[i].marks.waiting.map_or(u64::MAX, |w| w.0);
             back.iter()
                 .take(PATIENCE as usize)
@@ -360,7 +378,7 @@ impl Flows {
     /// What remains to be said about flow `at` when the capture ends. Findings name their packets.
     pub(super) fn end(&mut self, at: usize, found: &mut Found) {
         let key = self.all[at].key;
-        let answered = self.by_route.get(&(key.point, key.dst, key.src));
+        let answered = self.by_route.get(&(key.dst, key.src));
         let back = answered.is_some_and(|flows| {
             let response = |&i: &usize| self.all[i].response_packets > 0;
             flows.iter().take(PATIENCE as usize).any(response)
@@ -459,6 +477,7 @@ impl Followed {
             by_cm: false,
             patience: PATIENCE,
             ambiguous: 0,
+            interface: 0,
             packets: 0,
             request_packets: 0,
             response_packets: 0,
@@ -474,6 +493,7 @@ impl Followed {
 
     fn tally(&mut self, seen: &Seen<'_>) {
         if self.packets == 0 {
+            self.interface = seen.interface;
             self.first_number = seen.number;
             self.first_time = seen.time;
         }

@@ -8,6 +8,7 @@
 //! | [`requests`], [`reads`], [`copy`] | PSN order, rounds, gaps, retransmissions and their causes |
 //! | [`messages`] | opcode order, lengths |
 //! | [`responses`], [`msn`] | ACKs, NAKs, READ responses, message sequence numbers |
+//! | [`links`] | which interfaces are the directions of one link |
 //! | [`cm`] | which queue pairs a CM exchange joins |
 //! | [`finding`], [`packet`], [`report`] | what comes out |
 //! | [`text`], [`json`] | how it is written |
@@ -15,7 +16,8 @@
 //! # What is looked at
 //!
 //! Each interface of a file is a capture point of its own: a packet that several of them saw is no
-//! retransmission. Linux cooked captures of version 2 are taken apart by interface index too; within
+//! retransmission. Two interfaces named `A->B` and `B->A`, as captures of virtual links have them, are
+//! the two directions of one point. Linux cooked captures of version 2 are taken apart by interface index too; within
 //! one point, a packet that returns with another hop limit is the same packet behind a router.
 //! Packets whose ICRC is wrong are reported and otherwise ignored, as a receiver does, unless
 //! [`Options::ignore_icrc`] is set. Where a capture cut packets, their headers are followed and
@@ -42,6 +44,7 @@ mod finding;
 mod follow;
 mod frame_rules;
 mod json;
+mod links;
 mod messages;
 mod msn;
 mod packet;
@@ -61,6 +64,7 @@ pub use text::write_text;
 
 use finding::{Found, put};
 use follow::{Flows, Point, Seen};
+use links::Links;
 use record::{Content, Cut};
 use softroce_sim::wire::capture::{CaptureError, Reader, Record, Stamp};
 use softroce_sim::wire::{Ext, Service, capture};
@@ -197,6 +201,7 @@ pub fn inspect_each(
                 return Err(broken(inspector, source));
             }
             Some(Ok(record)) => {
+                inspector.links.learn(reader.interfaces());
                 if let Some(packet) = inspector.take(record) {
                     each(&packet).map_err(InspectError::Output)?;
                 }
@@ -211,6 +216,7 @@ pub fn inspect_each(
 struct Inspector<'o> {
     options: &'o Options,
     flows: Flows,
+    links: Links,
     start: Option<Stamp>,
     end: Option<Stamp>,
     /// How many findings of each rule each flow has.
@@ -225,6 +231,7 @@ impl<'o> Inspector<'o> {
         Inspector {
             options,
             flows: Flows::new(options.max_flows),
+            links: Links::default(),
             start: None,
             end: None,
             tally: Vec::new(),
@@ -253,11 +260,13 @@ impl<'o> Inspector<'o> {
         let number = self.out.packets;
         self.start = self.start.or(record.time);
         self.end = record.time.or(self.end);
+        let interface = record.interface as u32;
         let point = Point {
-            interface: record.interface as u32,
+            interface: self.links.of(interface),
             cooked: record::cooked_interface(&record),
         };
         let (time, frame_len) = (record.time, record.original_len);
+        let comments = std::mem::take(&mut record.comments);
         let mut found = Found::new();
         let (mut view, cut) = match record::look(&mut record) {
             Content::Roce(view, cut) => (view, cut),
@@ -284,7 +293,8 @@ impl<'o> Inspector<'o> {
         }
         let mut packet = Packet::of(&view);
         packet.number = number;
-        packet.interface = point.interface;
+        packet.interface = interface;
+        packet.comments = comments;
         packet.frame_len = frame_len;
         packet.time = time
             .zip(self.start)
@@ -303,6 +313,7 @@ impl<'o> Inspector<'o> {
         let seen = Seen {
             view: &view,
             point,
+            interface,
             number,
             time,
             sound: sound || self.options.ignore_icrc,
@@ -387,7 +398,7 @@ impl<'o> Inspector<'o> {
         let started = |psn: softroce_sim::wire::Psn| r.started.then(|| psn.get());
         Flow {
             id: flow_id(at),
-            interface: f.key.point.interface,
+            interface: f.interface,
             src: f.key.src.to_string(),
             dst: f.key.dst.to_string(),
             destqp: f.key.dest_qp.get(),

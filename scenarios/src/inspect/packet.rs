@@ -86,6 +86,8 @@ pub struct Packet {
     pub flow: Option<u32>,
     /// The transmission round of a request, from 1.
     pub round: Option<u32>,
+    /// The comments it has in the file.
+    pub comments: Vec<String>,
     /// What was found at this packet.
     pub findings: Vec<Finding>,
 }
@@ -194,6 +196,7 @@ impl Packet {
             icrc: IcrcStatus::Unchecked,
             flow: None,
             round: None,
+            comments: Vec::new(),
             findings: Vec::new(),
         }
     }
@@ -237,6 +240,11 @@ impl Packet {
         if self.icrc == IcrcStatus::Unchecked {
             parts.push("cut by the capture, ICRC not checked".into());
         }
+        parts.extend(
+            self.comments
+                .iter()
+                .map(|c| format!("[{}]", c.escape_debug())),
+        );
         parts.join(", ")
     }
 }

@@ -1,0 +1,666 @@
+//! One card on a bench. The test plays its peer: it builds packets with any content, hands them over
+//! at times it chooses, and sees what the card sends, completes and reports.
+//!
+//! Packets are numbered from the first one of their direction, whatever its PSN, so a test reads the
+//! same at every first PSN: `send_only(0, b"abc")` is the peer's first packet, and the answer reads
+//! `ACK 0 msn 1`.
+
+use softroce_sim::card::{
+    AddressVector, AsyncEvent, Card, CardConfig, Completion, CompletionQueue, Deed, Env,
+    ModifyError, Mtu, PostError, PriorityMask, QpAttributes, QpInit, QpType, QueuePair,
+    RecvRequest, Refusal, Remote, SendRequest, Sge, State, Status, Work,
+};
+use softroce_sim::memory::{Access, Buffer, MemoryRegion, Pd};
+use softroce_sim::time::{Span, Time};
+use softroce_sim::wire::aeth::SyndromeKind;
+use softroce_sim::wire::{
+    Aeth, Bth, Damage, Ecn, Encapsulation, Ext, Gid, Immediate, MacAddr, Msn, NakCode, Opcode,
+    Packet, Payload, Psn, QpNumber, RemoteKey, Reth, Route, RouteTable, Syndrome,
+};
+use std::net::Ipv4Addr;
+
+/// The peer's queue pair.
+pub const PEER_QP: u32 = 0x77;
+
+/// Everything a peer may do.
+pub fn all_rights() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
+}
+
+/// What the card and its queue pair are like. [`Setup::default`] is a connection as programs make it.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The card.
+    pub config: CardConfig,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// First PSN of the peer.
+    pub rq_psn: u32,
+    /// First PSN of the card.
+    pub sq_psn: u32,
+    /// What the queue pair allows the peer.
+    pub access: Access,
+    /// Local ACK timeout exponent.
+    pub timeout: u8,
+    /// Retries.
+    pub retry_cnt: u8,
+    /// RNR retries.
+    pub rnr_retry: u8,
+    /// Encoded time in RNR NAKs of the card.
+    pub min_rnr_timer: u8,
+    /// READs the card has outstanding at most.
+    pub max_rd_atomic: u8,
+    /// READs the peer may have outstanding.
+    pub max_dest_rd_atomic: u8,
+    /// Requests each work queue holds.
+    pub max_wr: u32,
+    /// Completions the completion queue holds.
+    pub cqe: u32,
+    /// State the queue pair is brought to.
+    pub state: State,
+    /// Bytes of the card's memory.
+    pub memory: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            config: CardConfig::new("card", own_gid(), MacAddr([2, 0, 0, 0, 0, 1])),
+            mtu: Mtu::M1024,
+            rq_psn: 100,
+            sq_psn: 500,
+            access: all_rights(),
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            max_wr: 64,
+            cqe: 256,
+            state: State::Rts,
+            memory: 64 << 10,
+        }
+    }
+}
+
+/// Address of the card.
+pub fn own_gid() -> Gid {
+    Ipv4Addr::new(10, 0, 0, 1).into()
+}
+
+/// Address of the peer.
+pub fn peer_gid() -> Gid {
+    Ipv4Addr::new(10, 0, 0, 2).into()
+}
+
+/// Payloads by slot, never freed, and everything the card did.
+#[derive(Debug, Default)]
+pub struct Staging {
+    payloads: Vec<Vec<u8>>,
+    /// What the card did.
+    pub deeds: Vec<Deed>,
+    /// Count payloads instead of carrying them.
+    pub counted: bool,
+}
+
+impl Staging {
+    /// Keeps bytes for as long as the staging lives.
+    pub fn hold(&mut self, bytes: Vec<u8>) -> Payload {
+        if bytes.is_empty() {
+            return Payload::EMPTY;
+        }
+        let len = bytes.len() as u16;
+        self.payloads.push(bytes);
+        Payload::stored(self.payloads.len() as u32 - 1, len)
+    }
+}
+
+impl Env for Staging {
+    fn stage(&mut self, len: u16, fill: impl FnOnce(&mut [u8])) -> Payload {
+        if self.counted {
+            return Payload::counted(len);
+        }
+        let mut bytes = vec![0; len.into()];
+        fill(&mut bytes);
+        self.hold(bytes)
+    }
+
+    fn payload(&self, payload: Payload) -> Option<&[u8]> {
+        let bytes = self.payloads.get(payload.slot()? as usize)?;
+        bytes.get(..payload.len().into())
+    }
+
+    fn observe(&mut self, event: impl FnOnce() -> Deed) {
+        self.deeds.push(event());
+    }
+}
+
+/// A packet the peer is to send.
+#[derive(Clone, Debug)]
+pub struct Say {
+    /// Header; the PSN counts from the first packet of its direction.
+    pub bth: Bth,
+    /// Extended headers.
+    pub ext: Ext,
+    /// Payload.
+    pub payload: Vec<u8>,
+    /// Damage on the way.
+    pub damage: Damage,
+    /// Counts as so many bytes that are not carried.
+    pub counted: Option<u16>,
+}
+
+impl Say {
+    /// With AckReq.
+    #[must_use]
+    pub fn ask(mut self) -> Say {
+        self.bth = self.bth.with_ack_req(true);
+        self
+    }
+
+    /// With another header.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(Bth) -> Bth) -> Say {
+        self.bth = change(self.bth);
+        self
+    }
+
+    /// With other extended headers.
+    #[must_use]
+    pub fn ext(mut self, ext: Ext) -> Say {
+        self.ext = ext;
+        self
+    }
+
+    /// With bits flipped inside a device.
+    #[must_use]
+    pub fn damaged(mut self) -> Say {
+        self.damage = Damage::Device;
+        self
+    }
+}
+
+/// The `n`-th packet with `opcode`.
+pub fn say(opcode: Opcode, n: u32, ext: Ext, payload: &[u8]) -> Say {
+    Say {
+        bth: Bth::new(opcode, QpNumber::new(0), Psn::new(n)),
+        ext,
+        payload: payload.to_vec(),
+        damage: Damage::None,
+        counted: None,
+    }
+}
+
+/// A SEND packet.
+pub fn send(opcode: Opcode, n: u32, payload: &[u8]) -> Say {
+    say(opcode, n, Ext::None, payload)
+}
+
+/// A SEND of one packet that asks for an acknowledgement.
+pub fn send_only(n: u32, payload: &[u8]) -> Say {
+    send(Opcode::RC_SEND_ONLY, n, payload).ask()
+}
+
+/// A WRITE packet that begins a message of `len` bytes.
+pub fn write(opcode: Opcode, n: u32, to: Remote, len: u32, payload: &[u8]) -> Say {
+    say(opcode, n, Ext::Reth(reth(to, len)), payload)
+}
+
+/// A WRITE of one packet that asks for an acknowledgement.
+pub fn write_only(n: u32, to: Remote, payload: &[u8]) -> Say {
+    write(Opcode::RC_WRITE_ONLY, n, to, payload.len() as u32, payload).ask()
+}
+
+/// A WRITE of one packet with immediate data that asks for an acknowledgement.
+pub fn write_imm(n: u32, to: Remote, payload: &[u8], immediate: u32) -> Say {
+    let ext = Ext::RethImmediate(
+        reth(to, payload.len() as u32),
+        Immediate::from_be(immediate),
+    );
+    say(Opcode::RC_WRITE_ONLY_IMM, n, ext, payload).ask()
+}
+
+/// A READ request for `len` bytes.
+pub fn read(n: u32, from: Remote, len: u32) -> Say {
+    say(Opcode::RC_READ_REQUEST, n, Ext::Reth(reth(from, len)), &[]).ask()
+}
+
+/// A RETH.
+pub fn reth(to: Remote, len: u32) -> Reth {
+    Reth {
+        va: to.addr,
+        rkey: to.rkey,
+        dma_len: len,
+    }
+}
+
+/// An AETH.
+pub fn aeth(syndrome: Syndrome, msn: u32) -> Ext {
+    Ext::Aeth(Aeth {
+        syndrome,
+        msn: Msn::new(msn),
+    })
+}
+
+fn acknowledgement(n: u32, syndrome: Syndrome, msn: u32) -> Say {
+    say(Opcode::RC_ACKNOWLEDGE, n, aeth(syndrome, msn), &[])
+}
+
+/// An ACK that limits nothing.
+pub fn ack(n: u32, msn: u32) -> Say {
+    acknowledgement(n, Syndrome::ack(Syndrome::UNLIMITED), msn)
+}
+
+/// An ACK with encoded credits.
+pub fn ack_with_credits(n: u32, msn: u32, credits: u8) -> Say {
+    acknowledgement(n, Syndrome::ack(credits), msn)
+}
+
+/// A NAK.
+pub fn nak(n: u32, code: NakCode) -> Say {
+    acknowledgement(n, Syndrome::nak(code), 0)
+}
+
+/// An RNR NAK.
+pub fn rnr_nak(n: u32, timer: u8) -> Say {
+    acknowledgement(n, Syndrome::rnr_nak(timer), 0)
+}
+
+/// A packet of READ data.
+pub fn read_response(opcode: Opcode, n: u32, payload: &[u8]) -> Say {
+    let ext = if opcode == Opcode::RC_READ_RESPONSE_MIDDLE {
+        Ext::None
+    } else {
+        aeth(Syndrome::ack(Syndrome::UNLIMITED), 0)
+    };
+    say(opcode, n, ext, payload)
+}
+
+/// A card, a queue pair of it, and the packets' way from the peer.
+#[derive(Debug)]
+pub struct Bench {
+    /// The card.
+    pub card: Card,
+    /// The time.
+    pub now: Time,
+    /// The program's side of the queue pair.
+    pub qp: QueuePair,
+    /// Completions of both queues.
+    pub cq: CompletionQueue,
+    /// Protection domain of the queue pair.
+    pub pd: Pd,
+    /// The card's memory.
+    pub buffer: Buffer,
+    /// Its registration.
+    pub mr: MemoryRegion,
+    /// Payloads and deeds.
+    pub env: Staging,
+    /// The way packets of the peer come.
+    pub route: Route,
+    setup: Setup,
+}
+
+impl Bench {
+    /// A card with a queue pair in the state the setup asks for.
+    pub fn new(setup: Setup) -> Bench {
+        let routes = RouteTable::new();
+        let mut card = Card::new(setup.config.clone(), 1, routes);
+        let pd = card.alloc_pd();
+        let cq = card.create_cq(setup.cqe).unwrap();
+        let qp = card
+            .create_qp(&QpInit {
+                max_send_sge: 8,
+                max_recv_sge: 8,
+                ..QpInit::new(QpType::Rc, pd, cq.id(), setup.max_wr)
+            })
+            .unwrap();
+        let buffer = Buffer::new(setup.memory);
+        let mr = card.register(pd, buffer.clone(), all_rights()).unwrap();
+        let route = Route {
+            encapsulation: Encapsulation::RoceV2,
+            src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            dst_mac: setup.config.mac,
+            src: peer_gid(),
+            dst: setup.config.gid,
+            udp_src: 0xc000,
+            vlan: None,
+            dscp: 0,
+            hop_limit: 64,
+            flow_label: 0,
+        };
+        let mut bench = Bench {
+            card,
+            now: Time::ZERO,
+            qp,
+            cq,
+            pd,
+            buffer,
+            mr,
+            env: Staging::default(),
+            route,
+            setup,
+        };
+        bench.bring_up(bench.setup.state).unwrap();
+        bench
+    }
+
+    /// A connection as programs make it.
+    pub fn ready() -> Bench {
+        Bench::new(Setup::default())
+    }
+
+    /// Attributes of the changes from RESET to RTS, in order.
+    pub fn steps(&self) -> [QpAttributes; 3] {
+        let s = &self.setup;
+        [
+            QpAttributes {
+                state: Some(State::Init),
+                pkey_index: Some(0),
+                port: Some(1),
+                access: Some(s.access),
+                ..Default::default()
+            },
+            QpAttributes {
+                state: Some(State::Rtr),
+                address: Some(AddressVector {
+                    dgid: peer_gid(),
+                    dmac: self.route.src_mac,
+                    sl: 3,
+                    traffic_class: 0,
+                    hop_limit: 64,
+                    flow_label: 0,
+                    udp_src: None,
+                    vlan: None,
+                }),
+                path_mtu: Some(s.mtu),
+                dest_qp: Some(QpNumber::new(PEER_QP)),
+                rq_psn: Some(Psn::new(s.rq_psn)),
+                max_dest_rd_atomic: Some(s.max_dest_rd_atomic),
+                min_rnr_timer: Some(s.min_rnr_timer),
+                ..Default::default()
+            },
+            QpAttributes {
+                state: Some(State::Rts),
+                sq_psn: Some(Psn::new(s.sq_psn)),
+                timeout: Some(s.timeout),
+                retry_cnt: Some(s.retry_cnt),
+                rnr_retry: Some(s.rnr_retry),
+                max_rd_atomic: Some(s.max_rd_atomic),
+                ..Default::default()
+            },
+        ]
+    }
+
+    /// Brings the queue pair from RESET to `state`.
+    pub fn bring_up(&mut self, state: State) -> Result<(), ModifyError> {
+        let steps = match state {
+            State::Reset => 0,
+            State::Init => 1,
+            State::Rtr => 2,
+            _ => 3,
+        };
+        for step in &self.steps()[..steps] {
+            self.modify(*step)?;
+        }
+        if matches!(state, State::Sqd | State::Error) {
+            self.go_to(state)?;
+        }
+        Ok(())
+    }
+
+    /// Changes attributes.
+    pub fn modify(&mut self, attributes: QpAttributes) -> Result<(), ModifyError> {
+        self.card.modify_qp(self.now, self.qp.number(), &attributes)
+    }
+
+    /// Changes the state alone.
+    pub fn go_to(&mut self, state: State) -> Result<(), ModifyError> {
+        self.modify(QpAttributes {
+            state: Some(state),
+            ..Default::default()
+        })
+    }
+
+    /// The state the card says the queue pair is in.
+    pub fn state(&self) -> State {
+        self.card.qp_state(self.qp.number()).unwrap()
+    }
+
+    /// Lets time pass, and the card look after its deadlines on the way as they come.
+    pub fn wait(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.card.next_timeout() <= end {
+            self.now = self.now.max(self.card.next_timeout());
+            self.card.advance(self.now);
+            // The driver's promise: what may be sent is pulled by the test; only deadlines that stay
+            // where they are would keep us here.
+            assert!(
+                self.card.next_timeout() > self.now,
+                "a deadline that has been looked after is still there"
+            );
+        }
+        self.now = end;
+    }
+
+    /// The peer sends a packet.
+    pub fn hear(&mut self, say: Say) {
+        let route = self.route;
+        self.hear_along(say, &route);
+    }
+
+    /// The peer sends packets.
+    pub fn hear_all(&mut self, all: impl IntoIterator<Item = Say>) {
+        for say in all {
+            self.hear(say);
+        }
+    }
+
+    /// The packet as the card gets it.
+    pub fn packet_of(&mut self, say: Say) -> Packet {
+        let first = if say.bth.opcode().is_response() {
+            self.setup.sq_psn
+        } else {
+            self.setup.rq_psn
+        };
+        let mut bth = say
+            .bth
+            .with_psn(Psn::new(first).plus(say.bth.psn().get()))
+            .with_pad_count(say.payload.len().wrapping_neg() as u8);
+        if bth.dest_qp() == QpNumber::new(0) {
+            bth = bth.with_dest_qp(self.qp.number());
+        }
+        let payload = match say.counted {
+            Some(len) => Payload::counted(len),
+            None => self.env.hold(say.payload),
+        };
+        Packet {
+            ext: say.ext,
+            bth,
+            route: RouteTable::new().intern(self.route),
+            payload,
+            frame_len: 0,
+            priority: 3,
+            ecn: Ecn::NotCapable,
+            damage: say.damage,
+            hop_limit: 64,
+        }
+    }
+
+    /// A packet comes along another route than the connection's.
+    pub fn hear_along(&mut self, say: Say, route: &Route) {
+        let packet = self.packet_of(say);
+        self.card.receive(self.now, &packet, route, &mut self.env);
+    }
+
+    /// The next packet the card sends.
+    pub fn next(&mut self) -> Option<Packet> {
+        self.card
+            .next_packet(self.now, PriorityMask::ALL, &mut self.env)
+    }
+
+    /// The packets the card has to send now.
+    pub fn packets(&mut self) -> Vec<Packet> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
+    /// The packets the card has to send now, in words: opcode, number, what matters beside it. A `?`
+    /// stands for AckReq, `[n]` for a payload of n bytes.
+    pub fn says(&mut self) -> Vec<String> {
+        let packets = self.packets();
+        packets.iter().map(|p| self.describe(p)).collect()
+    }
+
+    /// A packet of the card in words.
+    pub fn describe(&self, p: &Packet) -> String {
+        assert_eq!(p.bth.dest_qp(), QpNumber::new(PEER_QP));
+        assert_eq!(p.bth.pad_count(), p.payload.pad_count());
+        let first = if p.bth.opcode().is_response() {
+            self.setup.rq_psn
+        } else {
+            self.setup.sq_psn
+        };
+        let n = p.bth.psn().after(Psn::new(first));
+        if p.bth.opcode() == Opcode::RC_ACKNOWLEDGE {
+            let aeth = p.ext.aeth().unwrap();
+            let what = match aeth.syndrome.kind() {
+                SyndromeKind::Ack { .. } => format!("ACK {n}"),
+                SyndromeKind::RnrNak { timer } => format!("RNR NAK {n} timer {timer}"),
+                SyndromeKind::Nak(code) => format!("NAK {n} {code}"),
+                SyndromeKind::Reserved => format!("reserved {n}"),
+            };
+            return format!("{what} msn {}", aeth.msn);
+        }
+        let name = p.bth.opcode().to_string();
+        let mut text = format!("{} {n}", name.trim_start_matches("RC "));
+        if let Some(reth) = p.ext.reth() {
+            text += &format!(" of {}", reth.dma_len);
+        }
+        if !p.payload.is_empty() {
+            text += &format!(" [{}]", p.payload.len());
+        }
+        if p.bth.ack_req() {
+            text += " ?";
+        }
+        text
+    }
+
+    /// The bytes of a packet's payload.
+    pub fn bytes(&self, packet: &Packet) -> Vec<u8> {
+        self.env
+            .payload(packet.payload)
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// Completions there are, whole.
+    pub fn poll(&mut self) -> Vec<Completion> {
+        std::iter::from_fn(|| self.cq.poll()).collect()
+    }
+
+    /// Completions there are: which request, and how it ended.
+    pub fn completed(&mut self) -> Vec<(u64, Status)> {
+        self.poll().iter().map(|c| (c.wr_id, c.status)).collect()
+    }
+
+    /// Events there are.
+    pub fn events(&mut self) -> Vec<AsyncEvent> {
+        std::iter::from_fn(|| self.card.next_event()).collect()
+    }
+
+    /// How many packets were refused for `why`.
+    pub fn refused(&self, why: Refusal) -> u64 {
+        self.card.counters().refused.get(why)
+    }
+
+    /// An element of the card's memory.
+    pub fn sge(&self, offset: u64, len: u32) -> Sge {
+        Sge {
+            addr: self.mr.addr + offset,
+            len,
+            lkey: self.mr.lkey,
+        }
+    }
+
+    /// The card's memory as the peer names it.
+    pub fn remote(&self, offset: u64) -> Remote {
+        Remote {
+            addr: self.mr.addr + offset,
+            rkey: self.mr.rkey,
+        }
+    }
+
+    /// Posts a signaled request, and rings the doorbell.
+    pub fn post(&mut self, wr_id: u64, work: Work, sges: &[Sge]) {
+        self.try_post(&SendRequest::new(wr_id, work, sges)).unwrap();
+    }
+
+    /// Posts a request, and rings the doorbell.
+    pub fn try_post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.qp.post_send(request)?;
+        self.card.doorbell(self.now, self.qp.number());
+        Ok(())
+    }
+
+    /// Posts a SEND of `len` bytes from the start of the memory.
+    pub fn post_send(&mut self, wr_id: u64, len: u32) {
+        let sge = self.sge(0, len);
+        self.post(wr_id, Work::Send, &[sge]);
+    }
+
+    /// Posts a WRITE of `len` bytes to somewhere at the peer.
+    pub fn post_write(&mut self, wr_id: u64, len: u32) {
+        let sge = self.sge(0, len);
+        self.post(wr_id, Work::Write(elsewhere()), &[sge]);
+    }
+
+    /// Posts a READ of `len` bytes from somewhere at the peer to the start of the memory.
+    pub fn post_read(&mut self, wr_id: u64, len: u32) {
+        let sge = self.sge(0, len);
+        self.post(wr_id, Work::Read(elsewhere()), &[sge]);
+    }
+
+    /// Posts a receive of `len` bytes at `offset`.
+    pub fn post_recv(&mut self, wr_id: u64, offset: u64, len: u32) {
+        let sge = self.sge(offset, len);
+        self.try_post_recv(wr_id, &[sge]).unwrap();
+    }
+
+    /// Posts a receive, and rings the doorbell.
+    pub fn try_post_recv(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.qp.post_recv(&RecvRequest { wr_id, sges })?;
+        self.card.doorbell(self.now, self.qp.number());
+        Ok(())
+    }
+
+    /// Bytes of the card's memory.
+    pub fn memory(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.buffer.read_at(offset, &mut out);
+        out
+    }
+
+    /// True if the queue pair still works: the peer's `n`-th packet, a SEND, arrives and is
+    /// acknowledged with `msn`.
+    pub fn still_works(&mut self, n: u32, msn: u32) {
+        self.post_recv(9999, 0, 64);
+        self.hear(send_only(n, b"still here"));
+        assert_eq!(self.says(), [format!("ACK {n} msn {msn}")]);
+        assert_eq!(self.completed(), [(9999, Status::Success)]);
+    }
+}
+
+/// A place in the peer's memory.
+pub fn elsewhere() -> Remote {
+    Remote {
+        addr: 0x1000,
+        rkey: RemoteKey(0x1234),
+    }
+}
+
+/// Bytes that are different at each place, and different for each `seed`.
+pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed)
+        .collect()
+}

@@ -1,0 +1,229 @@
+//! Timers: the transport timer, the wait that an RNR NAK asks for, and reaction times.
+
+use softroce_sim::card::{Status, Timing};
+use softroce_sim::time::Span;
+use softroce_sim::wire::{NakCode, Opcode};
+use softroce_tests::bench::*;
+
+const NONE: [&str; 0] = [];
+const SENT: [&str; 1] = ["Send Only 0 [8] ?"];
+
+#[test]
+fn c9_140_the_timeout_is_4_096_us_times_2_to_the_n() {
+    for n in [1u8, 2, 8, 14, 31] {
+        let mut b = Bench::new(Setup {
+            timeout: n,
+            ..Default::default()
+        });
+        b.post_send(1, 8);
+        assert_eq!(b.says(), SENT);
+        let timeout = Span::from_ps(4_096_000 << n);
+        b.wait(timeout - Span::from_ps(1));
+        assert_eq!(b.says(), NONE, "{n}");
+        b.wait(Span::from_ps(1));
+        assert_eq!(b.says(), SENT, "{n}");
+        assert_eq!(b.card.counters().timeouts, 1);
+    }
+}
+
+#[test]
+fn c9_140_a_timeout_of_zero_is_off() {
+    let mut b = Bench::new(Setup {
+        timeout: 0,
+        ..Default::default()
+    });
+    b.post_send(1, 8);
+    b.says();
+    assert_eq!(b.card.next_timeout(), softroce_sim::time::Time::NEVER);
+    b.wait(Span::from_ms(100_000));
+    assert_eq!(b.says(), NONE);
+    b.hear(ack(0, 1));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+}
+
+#[test]
+fn nothing_is_tried_more_often_than_one_and_retry_cnt_times() {
+    // loss_all: retry_cnt 2, three tries.
+    for retry_cnt in 0..=7 {
+        let mut b = Bench::new(Setup {
+            retry_cnt,
+            ..Default::default()
+        });
+        b.post_send(1, 8);
+        b.post_send(2, 8);
+        let mut tries = 0;
+        loop {
+            let says = b.says();
+            if says.is_empty() {
+                break;
+            }
+            assert_eq!(says.len(), 2);
+            tries += 1;
+            b.wait(Span::from_us(67_109));
+        }
+        assert_eq!(tries, 1 + u32::from(retry_cnt));
+        assert_eq!(
+            b.completed(),
+            [(1, Status::RetryExceeded), (2, Status::WorkRequestFlushed)]
+        );
+    }
+}
+
+#[test]
+fn an_answer_restarts_the_timer() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.post_send(2, 8);
+    b.says();
+    b.wait(Span::from_ms(60));
+    b.hear(ack(0, 1));
+    b.wait(Span::from_ms(60));
+    assert_eq!(b.says(), NONE);
+    b.wait(Span::from_ms(8));
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    b.hear(ack(1, 2));
+    b.wait(Span::from_ms(1000));
+    assert_eq!(b.says(), NONE);
+    assert_eq!(b.card.counters().timeouts, 1);
+}
+
+#[test]
+fn posting_more_does_not_put_the_timeout_off() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    for id in 2..10 {
+        b.wait(Span::from_ms(8));
+        b.post_send(id, 8);
+        b.says();
+    }
+    b.wait(Span::from_us(3_109));
+    assert_eq!(b.card.counters().timeouts, 1);
+}
+
+#[test]
+fn c9_130_an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
+    // Table 45: code 0 is 655.36 ms, 1 is 0.01 ms, 12 is 0.64 ms, 22 is 20.48 ms, 31 is 491.52 ms.
+    for (code, us) in [
+        (0, 655_360),
+        (1, 10),
+        (12, 640),
+        (22, 20_480),
+        (31, 491_520),
+    ] {
+        let mut b = Bench::ready();
+        b.post_send(1, 8);
+        b.post_send(2, 8);
+        b.says();
+        b.hear(rnr_nak(0, code));
+        b.post_send(3, 8);
+        b.wait(Span::from_us(us) - Span::from_ps(1));
+        assert_eq!(b.says(), NONE, "code {code}");
+        b.wait(Span::from_ps(1));
+        assert_eq!(
+            b.says(),
+            [
+                "Send Only 0 [8] ?",
+                "Send Only 1 [8] ?",
+                "Send Only 2 [8] ?"
+            ],
+            "code {code}"
+        );
+        // 655 ms are ten timeouts, and none of them counts.
+        assert_eq!(b.card.counters().timeouts, 0);
+    }
+}
+
+#[test]
+fn an_rnr_nak_that_comes_late_is_waited_for_too() {
+    // The timeout has sent the requester back already; then the RNR NAK of the first try comes.
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    b.wait(Span::from_ms(68));
+    b.hear(rnr_nak(0, 22));
+    b.wait(Span::from_ms(20));
+    assert_eq!(b.says(), NONE);
+    b.wait(Span::from_ms(1));
+    assert_eq!(b.says(), SENT);
+}
+
+#[test]
+fn rnr_retries_are_counted_and_seven_is_for_ever() {
+    for rnr_retry in 0..=7 {
+        let mut b = Bench::new(Setup {
+            rnr_retry,
+            retry_cnt: 0,
+            ..Default::default()
+        });
+        b.post_send(1, 8);
+        let mut tries = 0;
+        while tries < 100 && b.says() == SENT {
+            tries += 1;
+            b.hear(rnr_nak(0, 1));
+            b.wait(Span::from_us(10));
+        }
+        if rnr_retry == 7 {
+            assert_eq!(tries, 100);
+            assert_eq!(b.says(), SENT);
+        } else {
+            // rc_rnr_exhausted: rnr_retry 0, one try.
+            assert_eq!(tries, 1 + i32::from(rnr_retry));
+            assert_eq!(b.completed(), [(1, Status::RnrRetryExceeded)]);
+        }
+    }
+}
+
+#[test]
+fn an_ack_in_the_pause_before_sending_again_ends_it_without_harm() {
+    let mut setup = Setup::default();
+    setup.config.timing.retransmit = Span::from_us(5);
+    let mut b = Bench::new(setup);
+    b.post_send(1, 8);
+    b.says();
+    b.hear(nak(0, NakCode::PsnSequenceError));
+    assert_eq!(b.says(), NONE);
+    // It was not lost but late.
+    b.hear(ack(0, 1));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+    b.wait(Span::from_us(5));
+    assert_eq!(b.says(), NONE);
+    b.wait(Span::from_ms(1000));
+    b.post_send(2, 8);
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+}
+
+#[test]
+fn reaction_times_are_kept() {
+    let mut setup = Setup::default();
+    setup.config.timing = Timing {
+        doorbell: Span::from_ns(100),
+        ack: Span::from_ns(200),
+        nak: Span::from_ns(300),
+        retransmit: Span::from_ns(400),
+    };
+    let mut b = Bench::new(setup);
+    let tick = Span::from_ps(1);
+    let after = |b: &mut Bench, span: Span| {
+        assert_eq!(b.says(), NONE);
+        b.wait(span - tick);
+        assert_eq!(b.says(), NONE);
+        b.wait(tick);
+        b.says()
+    };
+    b.post_send(1, 8);
+    assert_eq!(after(&mut b, Span::from_ns(100)), SENT);
+    b.hear(nak(0, NakCode::PsnSequenceError));
+    assert_eq!(after(&mut b, Span::from_ns(400)), SENT);
+    let to = b.remote(0);
+    b.hear(write_only(0, to, b"x"));
+    assert_eq!(after(&mut b, Span::from_ns(200)), ["ACK 0 msn 1"]);
+    b.hear(read(1, to, 8));
+    assert_eq!(
+        after(&mut b, Span::from_ns(200)),
+        ["RDMA Read Response Only 1 [8]"]
+    );
+    b.hear(send(Opcode::RC_SEND_ONLY, 5, b"x"));
+    let nak = after(&mut b, Span::from_ns(300));
+    assert_eq!(nak, ["NAK 2 PSN sequence error msn 2"]);
+}
