@@ -163,9 +163,14 @@ impl Responses {
         let mut i = 0;
         while i + 1 < self.queue.len() {
             let needless = match (self.queue[i], self.queue[i + 1]) {
-                (Response::Ack { position, ready, .. }, Response::Ack { position: later, .. })
-                    if later < position =>
-                {
+                (
+                    Response::Ack {
+                        position, ready, ..
+                    },
+                    Response::Ack {
+                        position: later, ..
+                    },
+                ) if later < position => {
                     self.queue.swap(i, i + 1);
                     self.queue[i + 1].advance(ready);
                     true
