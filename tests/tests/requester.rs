@@ -18,15 +18,34 @@ fn a_message_is_cut_at_the_path_mtu_and_its_last_packet_asks() {
     // As in rc_send and rc_write.
     let mut b = Bench::ready();
     b.post_send(1, 3000);
-    assert_eq!(b.says(), ["Send First 0 [1024]", "Send Middle 1 [1024]", "Send Last 2 [952] ?"]);
+    assert_eq!(
+        b.says(),
+        [
+            "Send First 0 [1024]",
+            "Send Middle 1 [1024]",
+            "Send Last 2 [952] ?"
+        ]
+    );
     b.post_write(2, 1025);
-    assert_eq!(b.says(), ["RDMA Write First 3 of 1025 [1024]", "RDMA Write Last 4 [1] ?"]);
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Write First 3 of 1025 [1024]",
+            "RDMA Write Last 4 [1] ?"
+        ]
+    );
     b.post_send(3, 1024);
     b.post_send(4, 0);
     assert_eq!(b.says(), ["Send Only 5 [1024] ?", "Send Only 6 ?"]);
     b.post_read(5, 3000);
     b.post_read(6, 0);
-    assert_eq!(b.says(), ["RDMA Read Request 7 of 3000 ?", "RDMA Read Request 10 of 0 ?"]);
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Read Request 7 of 3000 ?",
+            "RDMA Read Request 10 of 0 ?"
+        ]
+    );
 }
 
 #[test]
@@ -52,7 +71,10 @@ fn immediate_data_goes_with_the_last_packet_alone() {
             "RDMA Write Only Immediate 5 of 1 [1] ?"
         ]
     );
-    let immediates: Vec<_> = packets.iter().map(|p| p.ext.immediate().is_some()).collect();
+    let immediates: Vec<_> = packets
+        .iter()
+        .map(|p| p.ext.immediate().is_some())
+        .collect();
     assert_eq!(immediates, [false, true, true, false, true, true]);
 }
 
@@ -79,7 +101,13 @@ fn data_is_gathered_from_the_elements_in_order() {
     let data = pattern(1, 2000);
     b.buffer.write_at(0, &data);
     // Empty elements, and one that crosses a packet boundary.
-    let sges = [b.sge(0, 0), b.sge(100, 3), b.sge(0, 0), b.sge(500, 1500), b.sge(7, 0)];
+    let sges = [
+        b.sge(0, 0),
+        b.sge(100, 3),
+        b.sge(0, 0),
+        b.sge(500, 1500),
+        b.sge(7, 0),
+    ];
     b.post(1, Work::Send, &sges);
     let sent: Vec<u8> = b.packets().iter().flat_map(|p| b.bytes(p)).collect();
     assert_eq!(sent, [&data[100..103], &data[500..2000]].concat());
@@ -108,7 +136,10 @@ fn what_the_program_does_to_its_list_after_posting_changes_nothing() {
 #[test]
 fn psns_wrap_at_24_bits() {
     for sq_psn in [0, 0xff_fffe, 0xff_ffff, 0x7f_ffff] {
-        let mut b = Bench::new(Setup { sq_psn, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            sq_psn,
+            ..Default::default()
+        });
         b.post_send(1, 3000);
         b.post_read(2, 3000);
         b.post_write(3, 1);
@@ -206,7 +237,10 @@ fn a_request_that_is_not_signaled_completes_only_in_error() {
     b.hear(nak(2, NakCode::RemoteOperationalError));
     assert_eq!(
         b.completed(),
-        [(3, Status::RemoteOperationError), (4, Status::WorkRequestFlushed)]
+        [
+            (3, Status::RemoteOperationError),
+            (4, Status::WorkRequestFlushed)
+        ]
     );
 }
 
@@ -249,7 +283,11 @@ fn a_nak_also_acknowledges_what_is_before_it() {
 
 #[test]
 fn a_copy_of_a_nak_costs_no_retry() {
-    let mut b = Bench::new(Setup { retry_cnt: 1, rnr_retry: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        retry_cnt: 1,
+        rnr_retry: 1,
+        ..Default::default()
+    });
     b.post_send(1, 10);
     b.says();
     b.hear(nak(0, NakCode::PsnSequenceError));
@@ -266,7 +304,11 @@ fn a_copy_of_a_nak_costs_no_retry() {
 
 #[test]
 fn progress_renews_the_retries() {
-    let mut b = Bench::new(Setup { retry_cnt: 1, rnr_retry: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        retry_cnt: 1,
+        rnr_retry: 1,
+        ..Default::default()
+    });
     for id in 0..4 {
         b.post_send(id, 10);
     }
@@ -287,7 +329,10 @@ fn refusals_fail_the_request_they_name_and_flush_the_rest() {
     for (code, status) in [
         (NakCode::InvalidRequest, Status::RemoteInvalidRequest),
         (NakCode::RemoteAccessError, Status::RemoteAccessError),
-        (NakCode::RemoteOperationalError, Status::RemoteOperationError),
+        (
+            NakCode::RemoteOperationalError,
+            Status::RemoteOperationError,
+        ),
     ] {
         // As in rc_nak_then_more.
         let mut b = Bench::ready();
@@ -308,14 +353,18 @@ fn refusals_fail_the_request_they_name_and_flush_the_rest() {
             ]
         );
         assert_eq!(b.state(), State::Error);
-        let failed = |(_, rare)| matches!(rare, Rare::Failed { wr_id: 1, status: s } if s == status);
+        let failed =
+            |(_, rare)| matches!(rare, Rare::Failed { wr_id: 1, status: s } if s == status);
         assert!(b.card.recent(b.qp.number()).unwrap().iter().any(failed));
         // C10-42: what is posted later is flushed too.
         b.post_send(5, 1);
         b.post_recv(11, 0, 10);
         assert_eq!(
             b.completed(),
-            [(5, Status::WorkRequestFlushed), (11, Status::WorkRequestFlushed)]
+            [
+                (5, Status::WorkRequestFlushed),
+                (11, Status::WorkRequestFlushed)
+            ]
         );
         // And nothing of it comes to life again.
         b.hear(ack(7, 4));
@@ -334,7 +383,13 @@ fn a_read_that_was_answered_in_part_fails_on_a_nak() {
     b.says();
     b.hear(read_response(Opcode::RC_READ_RESPONSE_FIRST, 0, &[1; 1024]));
     b.hear(nak(1, NakCode::RemoteAccessError));
-    assert_eq!(b.completed(), [(1, Status::RemoteAccessError), (2, Status::WorkRequestFlushed)]);
+    assert_eq!(
+        b.completed(),
+        [
+            (1, Status::RemoteAccessError),
+            (2, Status::WorkRequestFlushed)
+        ]
+    );
     assert_eq!(b.memory(0, 1025), [[1; 1024].as_slice(), &[0]].concat());
     b.wait(Span::from_ms(1000));
     assert_eq!(b.says(), NONE);
@@ -347,10 +402,22 @@ fn a_read_takes_its_data_in_order() {
     let sges = [b.sge(0, 1000), b.sge(5000, 0), b.sge(3000, 2000)];
     b.post(1, Work::Read(elsewhere()), &sges);
     b.says();
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_FIRST, 0, &data[..1024]));
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_MIDDLE, 1, &data[1024..2048]));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_FIRST,
+        0,
+        &data[..1024],
+    ));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_MIDDLE,
+        1,
+        &data[1024..2048],
+    ));
     assert!(b.completed().is_empty());
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_LAST, 2, &data[2048..]));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_LAST,
+        2,
+        &data[2048..],
+    ));
     assert_eq!(b.completed(), successes([1]));
     assert_eq!(b.memory(0, 1000), data[..1000]);
     assert_eq!(b.memory(3000, 2000), data[1000..]);
@@ -361,7 +428,11 @@ fn three_packets(first: u32) -> [Say; 3] {
     let data = pattern(2, 3000);
     [
         read_response(Opcode::RC_READ_RESPONSE_FIRST, first, &data[..1024]),
-        read_response(Opcode::RC_READ_RESPONSE_MIDDLE, first + 1, &data[1024..2048]),
+        read_response(
+            Opcode::RC_READ_RESPONSE_MIDDLE,
+            first + 1,
+            &data[1024..2048],
+        ),
         read_response(Opcode::RC_READ_RESPONSE_LAST, first + 2, &data[2048..]),
     ]
 }
@@ -382,15 +453,26 @@ fn a_read_response_that_is_missing_is_asked_for_at_once() {
         let request = elsewhere().addr + 1024 * lost as u64;
         let deeds = &b.env.deeds;
         let va = deeds.iter().rev().find_map(|d| match d {
-            softroce_sim::card::Deed::Request { packet, again: true } => packet.ext.reth(),
+            softroce_sim::card::Deed::Request {
+                packet,
+                again: true,
+            } => packet.ext.reth(),
             _ => None,
         });
         assert_eq!(va.unwrap().va, request);
         // The rest may come back beginning with FIRST, or as it was.
         let data = pattern(2, 3000);
         if lost == 1 {
-            b.hear(read_response(Opcode::RC_READ_RESPONSE_FIRST, 1, &data[1024..2048]));
-            b.hear(read_response(Opcode::RC_READ_RESPONSE_LAST, 2, &data[2048..]));
+            b.hear(read_response(
+                Opcode::RC_READ_RESPONSE_FIRST,
+                1,
+                &data[1024..2048],
+            ));
+            b.hear(read_response(
+                Opcode::RC_READ_RESPONSE_LAST,
+                2,
+                &data[2048..],
+            ));
         } else {
             b.hear_all(all);
         }
@@ -411,7 +493,11 @@ fn a_last_read_response_that_is_missing_is_asked_for_after_the_timeout() {
     b.wait(Span::from_ms(68));
     assert_eq!(b.says(), ["RDMA Read Request 2 of 952 ?"]);
     let data = pattern(2, 3000);
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 2, &data[2048..]));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_ONLY,
+        2,
+        &data[2048..],
+    ));
     assert_eq!(b.completed(), successes([1]));
     assert_eq!(b.memory(0, 3000), data);
 }
@@ -419,20 +505,50 @@ fn a_last_read_response_that_is_missing_is_asked_for_after_the_timeout() {
 #[test]
 fn an_ack_of_a_later_write_does_not_skip_the_read() {
     // WRITE 40, READ 41 to 43, WRITE 44; the READ's data is lost.
-    let mut b = Bench::new(Setup { sq_psn: 40, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        sq_psn: 40,
+        ..Default::default()
+    });
     b.post_write(1, 8);
     b.post_read(2, 3000);
     b.post_write(3, 8);
     b.says();
     b.hear(ack(4, 3));
     assert_eq!(b.completed(), successes([1]), "the first WRITE only");
-    assert_eq!(b.says(), ["RDMA Read Request 1 of 3000 ?", "RDMA Write Only 4 of 8 [8] ?"]);
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Read Request 1 of 3000 ?",
+            "RDMA Write Only 4 of 8 [8] ?"
+        ]
+    );
     // The ACK that comes again before the data is no second gap.
     b.hear(ack(4, 3));
     assert_eq!(b.says(), NONE);
     b.hear_all(three_packets(1));
     b.hear(ack(4, 3));
     assert_eq!(b.completed(), successes([2, 3]));
+}
+
+#[test]
+fn an_old_answer_says_nothing_about_a_read_that_is_not_sent_again_yet() {
+    let mut b = Bench::new(Setup {
+        retry_cnt: 1,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_write(2, 8);
+    b.says();
+    // The timeout takes the one retry there is; then an ACK comes that was late.
+    b.wait(Span::from_ms(68));
+    b.hear(ack(1, 2));
+    assert_eq!(
+        b.says(),
+        ["RDMA Read Request 0 of 8 ?", "RDMA Write Only 1 of 8 [8] ?"]
+    );
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[1; 8]));
+    b.hear(ack(1, 2));
+    assert_eq!(b.completed(), successes([1, 2]));
 }
 
 #[test]
@@ -477,13 +593,22 @@ fn answers_nobody_waits_for_change_nothing() {
     b.hear(nak(0, NakCode::RemoteAccessError));
     b.hear(rnr_nak(0, 1));
     b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, b"x"));
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_MIDDLE, 0xff_ffff, b"x"));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_MIDDLE,
+        0xff_ffff,
+        b"x",
+    ));
     assert_eq!(b.refused(Refusal::Ghost), 5);
     b.post_send(1, 8);
     b.says();
     // Reserved syndromes, and an acknowledgement of an atomic that never was.
     for syndrome in [0x40, 0x65, 0x80, 0xff] {
-        b.hear(say(Opcode::RC_ACKNOWLEDGE, 0, aeth(Syndrome(syndrome), 1), &[]));
+        b.hear(say(
+            Opcode::RC_ACKNOWLEDGE,
+            0,
+            aeth(Syndrome(syndrome), 1),
+            &[],
+        ));
     }
     b.hear(say(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0, Ext::None, &[]));
     assert_eq!(b.refused(Refusal::Malformed), 5);
@@ -493,7 +618,10 @@ fn answers_nobody_waits_for_change_nothing() {
 #[test]
 fn no_more_reads_are_out_than_the_program_allowed() {
     // As in rc_read_depth1.
-    let mut b = Bench::new(Setup { max_rd_atomic: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_rd_atomic: 1,
+        ..Default::default()
+    });
     for id in 0..3 {
         b.post_read(id, 8);
     }
@@ -502,7 +630,11 @@ fn no_more_reads_are_out_than_the_program_allowed() {
         let says = b.says();
         assert_eq!(says[0], format!("RDMA Read Request {n} of 8 ?"));
         assert_eq!(says.len(), if n == 2 { 2 } else { 1 });
-        b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, n, &[n as u8; 8]));
+        b.hear(read_response(
+            Opcode::RC_READ_RESPONSE_ONLY,
+            n,
+            &[n as u8; 8],
+        ));
     }
     b.hear(ack(3, 4));
     assert_eq!(b.completed(), successes(0..4));
@@ -510,7 +642,10 @@ fn no_more_reads_are_out_than_the_program_allowed() {
 
 #[test]
 fn a_read_where_none_is_allowed_fails_instead_of_waiting_for_ever() {
-    let mut b = Bench::new(Setup { max_rd_atomic: 0, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_rd_atomic: 0,
+        ..Default::default()
+    });
     b.post_send(1, 8);
     b.post_read(2, 8);
     b.post_send(3, 8);
@@ -563,7 +698,14 @@ fn the_peers_credits_are_heeded() {
     assert_eq!(b.describe(&first), "Send Only 0 [8] ?");
     // MSN 1 and two receives: requests 1 and 2 have one, and one more may be tried.
     b.hear(ack_with_credits(0, 1, 2));
-    assert_eq!(b.says(), ["Send Only 1 [8] ?", "Send Only 2 [8] ?", "Send Only 3 [8] ?"]);
+    assert_eq!(
+        b.says(),
+        [
+            "Send Only 1 [8] ?",
+            "Send Only 2 [8] ?",
+            "Send Only 3 [8] ?"
+        ]
+    );
     // An old one takes nothing back, a new one gives: code 5 stands for six.
     b.hear(ack_with_credits(1, 1, 0));
     assert_eq!(b.says(), NONE);
@@ -604,7 +746,11 @@ fn credits_of_a_card_that_does_not_heed_them_are_ignored() {
 #[test]
 fn long_messages_ask_for_an_ack_now_and_then() {
     for every in [1, 4] {
-        let mut setup = Setup { memory: 1 << 20, mtu: Mtu::M256, ..Default::default() };
+        let mut setup = Setup {
+            memory: 1 << 20,
+            mtu: Mtu::M256,
+            ..Default::default()
+        };
         setup.config.ack_every = every;
         let mut b = Bench::new(setup);
         b.post_send(1, 256 * 10);
@@ -617,16 +763,26 @@ fn long_messages_ask_for_an_ack_now_and_then() {
 #[test]
 fn a_message_of_2_to_the_31_bytes_is_sent_and_one_byte_more_is_not() {
     for extra in [0, 1] {
-        let mut b = Bench::new(Setup { mtu: Mtu::M4096, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            mtu: Mtu::M4096,
+            ..Default::default()
+        });
         b.env.counted = true;
         let storage = Storage::Counted { len: 1 << 32 };
         let mr = b.card.register(b.pd, storage, all_rights()).unwrap();
-        let sge = |len| softroce_sim::card::Sge { addr: mr.addr, len, lkey: mr.lkey };
+        let sge = |len| softroce_sim::card::Sge {
+            addr: mr.addr,
+            len,
+            lkey: mr.lkey,
+        };
         b.post(1, Work::Write(elsewhere()), &[sge(1 << 31), sge(extra)]);
         let first = b.next();
         if extra == 0 {
             let words = b.describe(&first.unwrap());
-            assert_eq!(words, format!("RDMA Write First 0 of {} [4096]", 1u32 << 31));
+            assert_eq!(
+                words,
+                format!("RDMA Write First 0 of {} [4096]", 1u32 << 31)
+            );
         } else {
             assert_eq!(first, None);
             assert_eq!(b.completed(), [(1, Status::LocalLengthError)]);
@@ -636,19 +792,32 @@ fn a_message_of_2_to_the_31_bytes_is_sent_and_one_byte_more_is_not() {
 
 #[test]
 fn no_more_than_2_to_the_23_packets_are_out() {
-    let mut b = Bench::new(Setup { mtu: Mtu::M256, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        mtu: Mtu::M256,
+        ..Default::default()
+    });
     b.env.counted = true;
     let storage = Storage::Counted { len: 1 << 32 };
     let mr = b.card.register(b.pd, storage, all_rights()).unwrap();
-    let sge = softroce_sim::card::Sge { addr: mr.addr, len: 1 << 31, lkey: mr.lkey };
+    let sge = softroce_sim::card::Sge {
+        addr: mr.addr,
+        len: 1 << 31,
+        lkey: mr.lkey,
+    };
     b.post(1, Work::Read(elsewhere()), &[sge]);
     b.post_write(2, 8);
     // The READ takes the 2^23 numbers there are.
-    assert_eq!(b.says(), [format!("RDMA Read Request 0 of {} ?", 1u32 << 31)]);
+    assert_eq!(
+        b.says(),
+        [format!("RDMA Read Request 0 of {} ?", 1u32 << 31)]
+    );
     let mut data = read_response(Opcode::RC_READ_RESPONSE_FIRST, 0, &[]);
     data.counted = Some(256);
     b.hear(data);
-    assert_eq!(b.says(), ["RDMA Write Only 8388608 of 8 [8] ?".replace("8388608", "-8388608")]);
+    assert_eq!(
+        b.says(),
+        ["RDMA Write Only 8388608 of 8 [8] ?".replace("8388608", "-8388608")]
+    );
 }
 
 #[test]
@@ -678,16 +847,29 @@ fn local_memory_is_checked_in_every_element() {
     let mut bad = Vec::new();
     let mut b = Bench::ready();
     let other = b.card.alloc_pd();
-    let mr = b.card.register(other, Buffer::new(64), all_rights()).unwrap();
-    bad.push(softroce_sim::card::Sge { addr: mr.addr, len: 8, lkey: mr.lkey });
+    let mr = b
+        .card
+        .register(other, Buffer::new(64), all_rights())
+        .unwrap();
+    bad.push(softroce_sim::card::Sge {
+        addr: mr.addr,
+        len: 8,
+        lkey: mr.lkey,
+    });
     bad.push(b.sge(b.mr.len - 7, 8));
-    bad.push(softroce_sim::card::Sge { addr: u64::MAX - 3, len: 8, lkey: b.mr.lkey });
+    bad.push(softroce_sim::card::Sge {
+        addr: u64::MAX - 3,
+        len: 8,
+        lkey: b.mr.lkey,
+    });
     for sge in bad {
         for work in [Work::Send, Work::Write(elsewhere())] {
             // The same seed gives the same keys.
             let mut b = Bench::ready();
             let other = b.card.alloc_pd();
-            b.card.register(other, Buffer::new(64), all_rights()).unwrap();
+            b.card
+                .register(other, Buffer::new(64), all_rights())
+                .unwrap();
             let good = b.sge(0, 8);
             b.post(1, work, &[good, sge]);
             assert_eq!(b.says(), NONE);

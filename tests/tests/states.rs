@@ -1,8 +1,8 @@
 //! The state machine of a queue pair, and what its program may do in each state.
 
 use softroce_sim::card::{
-    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, Refusal, Sge,
-    State, Status, Work,
+    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, QueuePair,
+    RecvRequest, Refusal, Sge, State, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer};
 use softroce_sim::time::Span;
@@ -12,7 +12,10 @@ use softroce_tests::bench::*;
 const NONE: [&str; 0] = [];
 
 fn in_state(state: State) -> Bench {
-    Bench::new(Setup { state, ..Default::default() })
+    Bench::new(Setup {
+        state,
+        ..Default::default()
+    })
 }
 
 #[test]
@@ -46,30 +49,47 @@ fn c10_22_c10_25_c10_29_posting_where_it_is_not_allowed_fails_at_once() {
         let received = b.try_post_recv(2, &sge);
         let error = |queue| Err(PostError::WrongState { state, queue });
         assert_eq!(sent, if sends { Ok(()) } else { error("send") }, "{state}");
-        assert_eq!(received, if receives { Ok(()) } else { error("receive") }, "{state}");
+        assert_eq!(
+            received,
+            if receives { Ok(()) } else { error("receive") },
+            "{state}"
+        );
         // C10-96: in ERROR it is taken, and completes in error.
         if state == State::Error {
             assert_eq!(
                 b.completed(),
-                [(1, Status::WorkRequestFlushed), (2, Status::WorkRequestFlushed)]
+                [
+                    (1, Status::WorkRequestFlushed),
+                    (2, Status::WorkRequestFlushed)
+                ]
             );
         } else {
             assert!(b.completed().is_empty());
         }
         // A request that was not taken leaves nothing behind.
-        assert_eq!(b.qp.send_room() == 63, sends && state != State::Error, "{state}");
+        assert_eq!(
+            b.qp.send_room() == 63,
+            sends && state != State::Error,
+            "{state}"
+        );
     }
 }
 
 #[test]
 fn queues_are_as_long_as_was_asked_for() {
-    let mut b = Bench::new(Setup { max_wr: 5, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_wr: 5,
+        ..Default::default()
+    });
     let sge = [b.sge(0, 8)];
     for id in 0..5 {
         b.post_send(id, 8);
         b.post_recv(id, 0, 8);
     }
-    assert_eq!(b.try_post_recv(5, &sge), Err(PostError::QueueFull { capacity: 5 }));
+    assert_eq!(
+        b.try_post_recv(5, &sge),
+        Err(PostError::QueueFull { capacity: 5 })
+    );
     assert_eq!(b.qp.send_room(), 0);
     assert_eq!(b.says().len(), 5);
     // Room comes back with completion, not with sending.
@@ -106,7 +126,10 @@ fn a_queue_pair_hears_nothing_before_rtr_and_in_error() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
     // Once.
     b.hear(write_only(1, b.remote(0), b"x"));
-    assert_eq!(b.events(), [AsyncEvent::CommunicationEstablished(b.qp.number())]);
+    assert_eq!(
+        b.events(),
+        [AsyncEvent::CommunicationEstablished(b.qp.number())]
+    );
 }
 
 #[test]
@@ -136,34 +159,73 @@ fn each_change_needs_its_attributes_and_takes_no_others() {
     };
     let needed: [&[&str]; 3] = [
         &["pkey_index", "port", "access"],
-        &["address", "path_mtu", "dest_qp", "rq_psn", "max_dest_rd_atomic", "min_rnr_timer"],
-        &["sq_psn", "timeout", "retry_cnt", "rnr_retry", "max_rd_atomic"],
+        &[
+            "address",
+            "path_mtu",
+            "dest_qp",
+            "rq_psn",
+            "max_dest_rd_atomic",
+            "min_rnr_timer",
+        ],
+        &[
+            "sq_psn",
+            "timeout",
+            "retry_cnt",
+            "rnr_retry",
+            "max_rd_atomic",
+        ],
     ];
     let states = [State::Reset, State::Init, State::Rtr];
     for i in 0..3 {
         for name in needed[i] {
             let mut b = in_state(states[i]);
             let got = b.modify(drop(&full[i], name));
-            let is_it = matches!(got, Err(ModifyError::Missing { attribute, .. }) if attribute == *name);
+            let is_it =
+                matches!(got, Err(ModifyError::Missing { attribute, .. }) if attribute == *name);
             assert!(is_it, "{name}: {got:?}");
             assert_eq!(b.state(), states[i], "nothing is changed");
             b.modify(full[i]).unwrap();
         }
     }
     let mut b = in_state(State::Rts);
-    let got = b.modify(QpAttributes { timeout: Some(1), ..Default::default() });
-    assert!(matches!(got, Err(ModifyError::NotAllowed { attribute: "timeout", .. })));
+    let got = b.modify(QpAttributes {
+        timeout: Some(1),
+        ..Default::default()
+    });
+    assert!(matches!(
+        got,
+        Err(ModifyError::NotAllowed {
+            attribute: "timeout",
+            ..
+        })
+    ));
     let got = b.modify(QpAttributes {
         state: Some(State::Init),
         ..Default::default()
     });
-    assert_eq!(got, Err(ModifyError::NoTransition { from: State::Rts, to: State::Init }));
-    let got = b.modify(QpAttributes { cur_state: Some(State::Sqd), ..Default::default() });
     assert_eq!(
         got,
-        Err(ModifyError::WrongCurrentState { given: State::Sqd, actual: State::Rts })
+        Err(ModifyError::NoTransition {
+            from: State::Rts,
+            to: State::Init
+        })
     );
-    b.modify(QpAttributes { min_rnr_timer: Some(3), ..Default::default() }).unwrap();
+    let got = b.modify(QpAttributes {
+        cur_state: Some(State::Sqd),
+        ..Default::default()
+    });
+    assert_eq!(
+        got,
+        Err(ModifyError::WrongCurrentState {
+            given: State::Sqd,
+            actual: State::Rts
+        })
+    );
+    b.modify(QpAttributes {
+        min_rnr_timer: Some(3),
+        ..Default::default()
+    })
+    .unwrap();
     b.hear(send_only(0, b"x"));
     assert_eq!(b.says(), ["RNR NAK 0 timer 3 msn 0"]);
 }
@@ -177,7 +239,14 @@ fn values_out_of_range_are_refused_and_change_nothing() {
     rtr.address = Some(address);
     let mut b = in_state(State::Init);
     let got = b.modify(rtr);
-    assert_eq!(got, Err(ModifyError::OutOfRange { attribute: "sl", value: 8, limit: 7 }));
+    assert_eq!(
+        got,
+        Err(ModifyError::OutOfRange {
+            attribute: "sl",
+            value: 8,
+            limit: 7
+        })
+    );
     address.sl = 7;
     address.dgid = std::net::Ipv6Addr::LOCALHOST.into();
     rtr.address = Some(address);
@@ -185,13 +254,38 @@ fn values_out_of_range_are_refused_and_change_nothing() {
     assert_eq!(b.state(), State::Init);
     b.modify(steps[1]).unwrap();
     for (attribute, limit, change) in [
-        ("timeout", 31, QpAttributes { timeout: Some(32), ..steps[2] }),
-        ("retry_cnt", 7, QpAttributes { retry_cnt: Some(8), ..steps[2] }),
-        ("rnr_retry", 7, QpAttributes { rnr_retry: Some(8), ..steps[2] }),
+        (
+            "timeout",
+            31,
+            QpAttributes {
+                timeout: Some(32),
+                ..steps[2]
+            },
+        ),
+        (
+            "retry_cnt",
+            7,
+            QpAttributes {
+                retry_cnt: Some(8),
+                ..steps[2]
+            },
+        ),
+        (
+            "rnr_retry",
+            7,
+            QpAttributes {
+                rnr_retry: Some(8),
+                ..steps[2]
+            },
+        ),
     ] {
         assert_eq!(
             b.modify(change),
-            Err(ModifyError::OutOfRange { attribute, value: limit + 1, limit })
+            Err(ModifyError::OutOfRange {
+                attribute,
+                value: limit + 1,
+                limit
+            })
         );
     }
     b.modify(steps[2]).unwrap();
@@ -230,7 +324,10 @@ fn error_flushes_everything_once_in_order() {
     b.go_to(State::Error).unwrap();
     assert_eq!(
         b.completed(),
-        [(1, Status::WorkRequestFlushed), (2, Status::WorkRequestFlushed)]
+        [
+            (1, Status::WorkRequestFlushed),
+            (2, Status::WorkRequestFlushed)
+        ]
     );
     b.wait(Span::from_ms(1000));
     assert_eq!(b.says(), NONE);
@@ -313,7 +410,11 @@ fn sqd_finishes_what_is_under_way_and_begins_nothing_new() {
     b.still_works(0, 1);
     assert_eq!(b.events(), []);
     // Changing an attribute on the way does not forget that the event is due.
-    b.modify(QpAttributes { min_rnr_timer: Some(1), ..Default::default() }).unwrap();
+    b.modify(QpAttributes {
+        min_rnr_timer: Some(1),
+        ..Default::default()
+    })
+    .unwrap();
     b.hear(ack(2, 1));
     assert_eq!(b.completed(), [(1, Status::Success)]);
     assert_eq!(b.events(), drained);
@@ -353,7 +454,10 @@ fn a_destroyed_queue_pair_is_gone() {
     assert_eq!(b.says(), NONE);
     assert!(b.completed().is_empty());
     assert_eq!(b.card.qp_state(number), None);
-    assert_eq!(b.card.destroy_qp(number), Err(CreateError::UnknownQueuePair(number)));
+    assert_eq!(
+        b.card.destroy_qp(number),
+        Err(CreateError::UnknownQueuePair(number))
+    );
     // Work that nobody would ever complete is not taken.
     let sge = [b.sge(0, 8)];
     assert!(b.try_post_recv(3, &sge).is_err());
@@ -373,12 +477,27 @@ fn sizes_are_held_against_their_limits() {
         max_recv_sge: 1,
     };
     for bad in [
-        QpInit { max_send_wr: 0, ..good },
-        QpInit { max_recv_wr: 0, ..good },
-        QpInit { max_send_wr: softroce_sim::card::MAX_WR + 1, ..good },
-        QpInit { max_recv_sge: softroce_sim::card::MAX_SGE + 1, ..good },
+        QpInit {
+            max_send_wr: 0,
+            ..good
+        },
+        QpInit {
+            max_recv_wr: 0,
+            ..good
+        },
+        QpInit {
+            max_send_wr: softroce_sim::card::MAX_WR + 1,
+            ..good
+        },
+        QpInit {
+            max_recv_sge: softroce_sim::card::MAX_SGE + 1,
+            ..good
+        },
     ] {
-        assert!(matches!(b.card.create_qp(&bad), Err(CreateError::OutOfRange { .. })));
+        assert!(matches!(
+            b.card.create_qp(&bad),
+            Err(CreateError::OutOfRange { .. })
+        ));
     }
     assert!(b.card.create_cq(0).is_err());
     let a = b.card.create_qp(&good).unwrap();
@@ -389,7 +508,10 @@ fn sizes_are_held_against_their_limits() {
 #[test]
 fn a_completion_queue_that_runs_over_takes_its_queue_pairs_along() {
     // C9-218 and C11-37.
-    let mut b = Bench::new(Setup { cqe: 2, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        cqe: 2,
+        ..Default::default()
+    });
     for id in 0..4 {
         b.post_send(id, 8);
     }
@@ -411,21 +533,26 @@ fn a_completion_queue_that_runs_over_takes_its_queue_pairs_along() {
     assert!(b.events().is_empty());
 
     // By a receive.
-    let mut b = Bench::new(Setup { cqe: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        cqe: 1,
+        ..Default::default()
+    });
     b.post_recv(1, 0, 8);
     b.post_recv(2, 0, 8);
     b.hear(send_only(0, b"x"));
     b.hear(send_only(1, b"y"));
     assert_eq!(
         b.events(),
-        [AsyncEvent::CqError(b.cq.id()), AsyncEvent::QpFatal(b.qp.number())]
+        [
+            AsyncEvent::CqError(b.cq.id()),
+            AsyncEvent::QpFatal(b.qp.number())
+        ]
     );
     assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
-#[test]
-fn a_queue_pair_is_not_hurt_by_another_one() {
-    let mut b = in_state(State::Rts);
+/// Another queue pair with the same completion queue and the same peer.
+fn another(b: &mut Bench) -> QueuePair {
     let init = QpInit {
         qp_type: QpType::Rc,
         pd: b.pd,
@@ -440,9 +567,39 @@ fn a_queue_pair_is_not_hurt_by_another_one() {
     for step in b.steps() {
         b.card.modify_qp(b.now, other.number(), &step).unwrap();
     }
-    b.hear(
-        send(Opcode::RC_SEND_MIDDLE, 0, b"x").with(|h| h.with_dest_qp(other.number())),
-    );
+    other
+}
+
+#[test]
+fn c11_37_others_learn_of_the_overrun_when_they_next_complete() {
+    let mut b = Bench::new(Setup {
+        cqe: 1,
+        ..Default::default()
+    });
+    let mut other = another(&mut b);
+    let sges = [b.sge(0, 8)];
+    other
+        .post_recv(&RecvRequest {
+            wr_id: 7,
+            sges: &sges,
+        })
+        .unwrap();
+    b.post_recv(1, 0, 8);
+    b.post_recv(2, 0, 8);
+    b.hear(send_only(0, b"x"));
+    b.hear(send_only(1, b"y"));
+    b.events();
+    assert_eq!(other.state(), State::Rts);
+    b.hear(send_only(0, b"z").with(|h| h.with_dest_qp(other.number())));
+    assert_eq!(b.events(), [AsyncEvent::QpFatal(other.number())]);
+    assert_eq!(other.state(), State::Error);
+}
+
+#[test]
+fn a_queue_pair_is_not_hurt_by_another_one() {
+    let mut b = in_state(State::Rts);
+    let other = another(&mut b);
+    b.hear(send(Opcode::RC_SEND_MIDDLE, 0, b"x").with(|h| h.with_dest_qp(other.number())));
     assert_eq!(b.card.qp_state(other.number()), Some(State::Error));
     assert_eq!(b.says(), ["NAK 0 invalid request msn 0"]);
     b.events();
@@ -452,12 +609,22 @@ fn a_queue_pair_is_not_hurt_by_another_one() {
 #[test]
 fn memory_without_local_write_takes_no_read_data() {
     let mut b = in_state(State::Rts);
-    let mr = b.card.register(b.pd, Buffer::new(64), Access::LOCAL_READ).unwrap();
-    let sge = Sge { addr: mr.addr, len: 8, lkey: mr.lkey };
+    let mr = b
+        .card
+        .register(b.pd, Buffer::new(64), Access::LOCAL_READ)
+        .unwrap();
+    let sge = Sge {
+        addr: mr.addr,
+        len: 8,
+        lkey: mr.lkey,
+    };
     b.post(1, Work::Send, &[sge]);
     b.post(2, Work::Read(elsewhere()), &[sge]);
     b.says();
     b.hear(ack(0, 1));
     b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 1, &[1; 8]));
-    assert_eq!(b.completed(), [(1, Status::Success), (2, Status::LocalProtectionError)]);
+    assert_eq!(
+        b.completed(),
+        [(1, Status::Success), (2, Status::LocalProtectionError)]
+    );
 }
