@@ -209,14 +209,7 @@ pub fn write(opcode: Opcode, n: u32, to: Remote, len: u32, payload: &[u8]) -> Sa
 
 /// A WRITE of one packet that asks for an acknowledgement.
 pub fn write_only(n: u32, to: Remote, payload: &[u8]) -> Say {
-    write(
-        Opcode::RC_WRITE_ONLY,
-        n,
-        to,
-        payload.len() as u32,
-        payload,
-    )
-    .ask()
+    write(Opcode::RC_WRITE_ONLY, n, to, payload.len() as u32, payload).ask()
 }
 
 /// A WRITE of one packet with immediate data that asks for an acknowledgement.
@@ -230,13 +223,7 @@ pub fn write_imm(n: u32, to: Remote, payload: &[u8], immediate: u32) -> Say {
 
 /// A READ request for `len` bytes.
 pub fn read(n: u32, from: Remote, len: u32) -> Say {
-    say(
-        Opcode::RC_READ_REQUEST,
-        n,
-        Ext::Reth(reth(from, len)),
-        &[],
-    )
-    .ask()
+    say(Opcode::RC_READ_REQUEST, n, Ext::Reth(reth(from, len)), &[]).ask()
 }
 
 /// A RETH.
@@ -429,8 +416,7 @@ impl Bench {
 
     /// Changes attributes.
     pub fn modify(&mut self, attributes: QpAttributes) -> Result<(), ModifyError> {
-        self.card
-            .modify_qp(self.now, self.qp.number(), &attributes)
+        self.card.modify_qp(self.now, self.qp.number(), &attributes)
     }
 
     /// Changes the state alone.

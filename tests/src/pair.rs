@@ -137,7 +137,11 @@ impl World {
             }
             let mut card = Card::new(config, plan.seed, routes.clone());
             let cq = card.create_cq(4096).unwrap();
-            Side { card, cq, port_free: Time::ZERO }
+            Side {
+                card,
+                cq,
+                port_free: Time::ZERO,
+            }
         });
         let mut world = World {
             plan,
@@ -160,7 +164,11 @@ impl World {
     fn connect(&mut self, qp: usize, setup: &mut Stream) {
         let plan = &self.plan;
         let ops = [0, 1].map(|side| {
-            let n = if side == 0 || plan.both_ways { plan.ops } else { 0 };
+            let n = if side == 0 || plan.both_ways {
+                plan.ops
+            } else {
+                0
+            };
             model::draw_ops(setup, n, plan.mtu)
         });
         let mut ends = [0, 1].map(|side| {
@@ -238,7 +246,11 @@ impl World {
                 self.later(at, Due::PostSend { side, qp });
             }
             for _ in 0..self.ends[qp][side].receives.len() {
-                let late = if self.plan.late_receives { 300_000_000 } else { 1 };
+                let late = if self.plan.late_receives {
+                    300_000_000
+                } else {
+                    1
+                };
                 let at = Time::from_ps(setup.below(late));
                 self.later(at, Due::PostRecv { side, qp });
             }
@@ -304,7 +316,9 @@ impl World {
                 let end = &mut self.ends[qp][side];
                 let (wr_id, slot) = end.next_receive();
                 let sges = end.sges(slot.at, slot.len, slot.cuts);
-                end.qp.post_recv(&RecvRequest { wr_id, sges: &sges }).unwrap();
+                end.qp
+                    .post_recv(&RecvRequest { wr_id, sges: &sges })
+                    .unwrap();
                 let number = end.qp.number();
                 self.sides[side].card.doorbell(self.now, number);
             }
@@ -317,13 +331,16 @@ impl World {
     /// Lets the card's port send a packet; the network decides what becomes of it.
     fn pull(&mut self, side: usize) -> bool {
         let s = &mut self.sides[side];
-        let packet = s.card.next_packet(self.now, PriorityMask::ALL, &mut self.staging);
+        let packet = s
+            .card
+            .next_packet(self.now, PriorityMask::ALL, &mut self.staging);
         self.poll(side);
         let Some(packet) = packet else {
             return false;
         };
         let bth = packet.bth;
-        self.log.push(format!("{} {side} {bth:?} {:?}", self.now, packet.ext));
+        self.log
+            .push(format!("{} {side} {bth:?} {:?}", self.now, packet.ext));
         if self.plan.slow {
             // Now and then the port is paused for long.
             let ps = match self.chaos.below(20) {
@@ -350,7 +367,13 @@ impl World {
                 };
             }
             let at = self.now + Span::from_ps(delay);
-            self.later(at, Due::Packet { to: 1 - side, packet });
+            self.later(
+                at,
+                Due::Packet {
+                    to: 1 - side,
+                    packet,
+                },
+            );
         }
         true
     }
@@ -421,7 +444,11 @@ impl World {
         }
         let counters = self.sides.each_ref().map(|s| *s.card.counters());
         for c in counters {
-            assert_eq!(c.naks_sent.total(), c.naks_sent.sequence, "nothing was wrong");
+            assert_eq!(
+                c.naks_sent.total(),
+                c.naks_sent.sequence,
+                "nothing was wrong"
+            );
             self.log.push(format!("{c:?}"));
         }
         Outcome {

@@ -1,7 +1,7 @@
 //! Whatever the network does, each request takes effect exactly once and in order, or the connection
 //! fails and a prefix took effect. See [`softroce_tests::pair`] for what is checked.
 //!
-//! A plan that fails is shrunk, printed, and kept in `regressions/`. To run one again by hand, set
+//! A plan that fails is shrunk, printed, and kept beside this file in `delivery.regressions`. To run one again by hand, set
 //! `SOFTROCE_SEED` to its seed: [`a_plan_by_hand`] runs everything that can be drawn from it.
 
 use proptest::prelude::*;
@@ -11,7 +11,9 @@ use softroce_sim::random::Stream;
 use softroce_tests::pair::{Plan, run};
 
 fn config(cases: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let asked = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
     ProptestConfig {
         cases: asked.unwrap_or(cases),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
@@ -112,7 +114,12 @@ fn losses_of_a_tenth_are_survived() {
     // Enough retries for the losses: what a timeout of 262 us and seven retries are for.
     let mut resent = 0;
     for seed in 0..50 {
-        let outcome = run(Plan { seed, ops: 10, lost: 100, ..CLEAN });
+        let outcome = run(Plan {
+            seed,
+            ops: 10,
+            lost: 100,
+            ..CLEAN
+        });
         assert_eq!(outcome.failed, 0, "seed {seed}");
         resent += outcome.resent;
     }

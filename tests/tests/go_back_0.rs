@@ -46,7 +46,11 @@ fn a_read_is_asked_for_as_a_whole_again() {
     b.wait(Span::from_ms(68));
     assert_eq!(b.says(), ["RDMA Read Request 0 of 3000 ?"]);
     b.hear(read_response(Opcode::RC_READ_RESPONSE_FIRST, 0, &[1; 1024]));
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_MIDDLE, 1, &[2; 1024]));
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_MIDDLE,
+        1,
+        &[2; 1024],
+    ));
     b.hear(read_response(Opcode::RC_READ_RESPONSE_LAST, 2, &[3; 952]));
     assert_eq!(b.completed(), [(1, Status::Success)]);
     assert_eq!(b.memory(1024, 1), [2]);

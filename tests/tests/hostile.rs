@@ -165,9 +165,15 @@ impl Attack {
             // A copy of something old, or a gap.
             2 | 3 => {
                 let back = s.below(60) as u32;
-                say.bth = say.bth.with_psn(say.bth.psn().minus(back).plus(s.below(8) as u32));
+                say.bth = say
+                    .bth
+                    .with_psn(say.bth.psn().minus(back).plus(s.below(8) as u32));
             }
-            4 => say.bth = say.bth.with_psn(softroce_sim::wire::Psn::new(s.bits() as u32)),
+            4 => {
+                say.bth = say
+                    .bth
+                    .with_psn(softroce_sim::wire::Psn::new(s.bits() as u32))
+            }
             5 => say.payload = vec![3; s.below(4097) as usize],
             6 => {
                 let other = self.b.qp.number().get().wrapping_add(s.below(3) as u32);
@@ -239,12 +245,7 @@ impl Attack {
         let mut say = match (opcode, s.below(8)) {
             (Opcode::RC_ACKNOWLEDGE, 0) => rnr_nak(n, s.below(6) as u8 + 1),
             (Opcode::RC_ACKNOWLEDGE, 1) => nak(n, softroce_sim::wire::NakCode::PsnSequenceError),
-            (Opcode::RC_ACKNOWLEDGE, 2) => say(
-                opcode,
-                n,
-                aeth(Syndrome(s.bits() as u8), msn),
-                &[],
-            ),
+            (Opcode::RC_ACKNOWLEDGE, 2) => say(opcode, n, aeth(Syndrome(s.bits() as u8), msn), &[]),
             (Opcode::RC_ACKNOWLEDGE, 3) => ack_with_credits(n, msn, s.below(32) as u8),
             (Opcode::RC_ACKNOWLEDGE, _) => ack(n, msn),
             _ => {
@@ -266,9 +267,13 @@ impl Attack {
             let Some((packet, route)) = self.through_bytes(&packet, &route) else {
                 return;
             };
-            self.b.card.receive(self.b.now, &packet, &route, &mut self.b.env);
+            self.b
+                .card
+                .receive(self.b.now, &packet, &route, &mut self.b.env);
         } else {
-            self.b.card.receive(self.b.now, &packet, &route, &mut self.b.env);
+            self.b
+                .card
+                .receive(self.b.now, &packet, &route, &mut self.b.env);
         }
     }
 
@@ -331,9 +336,9 @@ impl Attack {
                 } else {
                     let data = self.b.bytes(&p);
                     let may = [self.b.buffer.to_vec(), self.read_only.0.to_vec()];
-                    let there = may.iter().any(|m| {
-                        data.is_empty() || m.windows(data.len()).any(|w| w == data)
-                    });
+                    let there = may
+                        .iter()
+                        .any(|m| data.is_empty() || m.windows(data.len()).any(|w| w == data));
                     assert!(there, "READ data from somewhere else");
                 }
             } else {
@@ -348,12 +353,21 @@ impl Attack {
 
     fn check_completions(&mut self) {
         for c in self.b.poll() {
-            if matches!(c.kind, CompletionKind::Receive | CompletionKind::ReceiveWithImmediate) {
-                assert_eq!(c.wr_id, self.received, "receives complete once and in order");
+            if matches!(
+                c.kind,
+                CompletionKind::Receive | CompletionKind::ReceiveWithImmediate
+            ) {
+                assert_eq!(
+                    c.wr_id, self.received,
+                    "receives complete once and in order"
+                );
                 self.received += 1;
                 assert!(usize::try_from(c.byte_len).unwrap() <= SLOT.max(256));
             } else {
-                assert_eq!(c.wr_id, self.posted[self.completed], "requests complete once");
+                assert_eq!(
+                    c.wr_id, self.posted[self.completed],
+                    "requests complete once"
+                );
                 self.completed += 1;
             }
         }
@@ -362,7 +376,11 @@ impl Attack {
     /// The program notices the error, and connects again.
     fn start_over(&mut self) {
         self.resets += 1;
-        assert_eq!(self.completed, self.posted.len(), "everything has completed");
+        assert_eq!(
+            self.completed,
+            self.posted.len(),
+            "everything has completed"
+        );
         assert_eq!(self.received, self.receives);
         self.pull();
         self.b.events();
@@ -372,8 +390,16 @@ impl Attack {
     }
 
     fn check_memory(&self) {
-        assert_eq!(self.read_only.0.to_vec(), self.before[0], "a region without write right");
-        assert_eq!(self.other_domain.0.to_vec(), self.before[1], "another domain's region");
+        assert_eq!(
+            self.read_only.0.to_vec(),
+            self.before[0],
+            "a region without write right"
+        );
+        assert_eq!(
+            self.other_domain.0.to_vec(),
+            self.before[1],
+            "another domain's region"
+        );
         let own = self.own.0.to_vec();
         for slot in 0..SLOTS {
             let guard = slot * (SLOT + GUARD) + SLOT..(slot + 1) * (SLOT + GUARD);

@@ -18,7 +18,10 @@ fn refuses(mut b: Bench, before: Vec<Say>, bad: Say, code: NakCode) {
     b.hear(bad);
     let says = b.says();
     assert_eq!(says.len(), 1, "{what}: {says:?}");
-    assert!(says[0].starts_with(&format!("NAK {n} {code}")), "{what}: {says:?}");
+    assert!(
+        says[0].starts_with(&format!("NAK {n} {code}")),
+        "{what}: {says:?}"
+    );
     assert_eq!(b.state(), State::Error, "{what}");
     let number = b.qp.number();
     let event = match code {
@@ -49,7 +52,10 @@ fn a_send_fills_the_elements_of_the_oldest_receive() {
     assert_eq!(b.says(), ["ACK 0 msn 1"]);
     let c = b.poll();
     assert_eq!((c.len(), c[0].wr_id, c[0].byte_len), (1, 1, 7));
-    assert_eq!((c[0].status, c[0].kind), (Status::Success, CompletionKind::Receive));
+    assert_eq!(
+        (c[0].status, c[0].kind),
+        (Status::Success, CompletionKind::Receive)
+    );
     assert_eq!(b.memory(10, 3), b"abc");
     assert_eq!(b.memory(200, 5), b"defg\0");
     assert_eq!(b.memory(300, 10), [0; 10]);
@@ -58,7 +64,10 @@ fn a_send_fills_the_elements_of_the_oldest_receive() {
 #[test]
 fn a_message_of_several_packets_lands_in_order_across_the_psn_wrap() {
     for rq_psn in [0, 0xff_fffd, 0xff_fffe, 0xff_ffff, 0x7f_ffff] {
-        let mut b = Bench::new(Setup { rq_psn, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            rq_psn,
+            ..Default::default()
+        });
         let data = pattern(1, 2 * 1024 + 100);
         b.post_recv(5, 50, 4000);
         b.hear(send(Opcode::RC_SEND_FIRST, 0, &data[..1024]));
@@ -123,7 +132,10 @@ fn a_duplicate_is_acknowledged_again_and_not_executed_again() {
     b.hear(send_only(0, b"other"));
     b.hear(write_only(1, to, b"change"));
     assert_eq!(b.says(), ["ACK 1 msn 2"]);
-    assert_eq!((b.memory(100, 5), b.memory(0, 6)), (b"first".to_vec(), b"second".to_vec()));
+    assert_eq!(
+        (b.memory(100, 5), b.memory(0, 6)),
+        (b"first".to_vec(), b"second".to_vec())
+    );
     assert_eq!(b.memory(200, 10), [0; 10]);
     assert!(b.completed().is_empty());
     assert_eq!(b.refused(Refusal::Duplicate), 2);
@@ -135,13 +147,20 @@ fn a_duplicate_is_acknowledged_again_and_not_executed_again() {
 #[test]
 fn a_duplicate_is_up_to_2_to_the_23_behind() {
     for rq_psn in [0, 0x12_3456, 0xff_ffff] {
-        let mut b = Bench::new(Setup { rq_psn, mtu: Mtu::M256, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            rq_psn,
+            mtu: Mtu::M256,
+            ..Default::default()
+        });
         b.env.counted = true;
         let big = b
             .card
             .register(b.pd, Storage::Counted { len: 1 << 31 }, all_rights())
             .unwrap();
-        let from = Remote { addr: big.addr, rkey: big.rkey };
+        let from = Remote {
+            addr: big.addr,
+            rkey: big.rkey,
+        };
         b.hear(write_only(0, b.remote(0), b"x"));
         assert_eq!(b.says(), ["ACK 0 msn 1"]);
         // 2^31 bytes at MTU 256 are 2^23 packets.
@@ -283,7 +302,10 @@ fn a_message_that_begins_inside_a_send_fails_the_receive_it_had_taken() {
         assert_eq!(b.says(), ["NAK 1 invalid request msn 0"]);
         assert_eq!(
             b.completed(),
-            [(1, Status::LocalQpOperationError), (2, Status::WorkRequestFlushed)]
+            [
+                (1, Status::LocalQpOperationError),
+                (2, Status::WorkRequestFlushed)
+            ]
         );
         assert_eq!(b.state(), State::Error);
         assert_eq!(b.events(), [], "the completion tells");
@@ -351,13 +373,22 @@ fn a_write_carries_as_many_bytes_as_it_announced() {
 
 #[test]
 fn a_length_of_2_to_the_31_is_taken_and_one_byte_more_is_not() {
-    for (len, code) in [(1u32 << 31, None), ((1 << 31) + 1, Some(NakCode::InvalidRequest))] {
+    for (len, code) in [
+        (1u32 << 31, None),
+        ((1 << 31) + 1, Some(NakCode::InvalidRequest)),
+    ] {
         for reads in [false, true] {
-            let mut b = Bench::new(Setup { mtu: Mtu::M4096, ..Default::default() });
+            let mut b = Bench::new(Setup {
+                mtu: Mtu::M4096,
+                ..Default::default()
+            });
             b.env.counted = true;
             let storage = Storage::Counted { len: 1 << 32 };
             let big = b.card.register(b.pd, storage, all_rights()).unwrap();
-            let at = Remote { addr: big.addr, rkey: big.rkey };
+            let at = Remote {
+                addr: big.addr,
+                rkey: big.rkey,
+            };
             let request = if reads {
                 read(0, at, len)
             } else {
@@ -385,7 +416,10 @@ fn a_length_of_2_to_the_31_is_taken_and_one_byte_more_is_not() {
 #[test]
 fn more_reads_than_the_program_allowed_are_invalid() {
     for limit in [0, 1, 3] {
-        let b = Bench::new(Setup { max_dest_rd_atomic: limit, ..Default::default() });
+        let b = Bench::new(Setup {
+            max_dest_rd_atomic: limit,
+            ..Default::default()
+        });
         let from = b.remote(0);
         let mut b = b;
         let n = u32::from(limit);
@@ -394,13 +428,17 @@ fn more_reads_than_the_program_allowed_are_invalid() {
         assert_eq!(b.state(), State::Error, "{limit}");
         assert_eq!(b.events(), [AsyncEvent::QpRequestError(b.qp.number())]);
         // C9-27: what was asked before is answered before.
-        let mut expected: Vec<String> =
-            (0..n).map(|n| format!("RDMA Read Response Only {n} [8]")).collect();
+        let mut expected: Vec<String> = (0..n)
+            .map(|n| format!("RDMA Read Response Only {n} [8]"))
+            .collect();
         expected.push(format!("NAK {n} invalid request msn {n}"));
         assert_eq!(b.says(), expected);
     }
     // One that is answered makes room for another.
-    let mut b = Bench::new(Setup { max_dest_rd_atomic: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_dest_rd_atomic: 1,
+        ..Default::default()
+    });
     let from = b.remote(0);
     for n in 0..5 {
         b.hear(read(n, from, 8));
@@ -412,7 +450,10 @@ fn more_reads_than_the_program_allowed_are_invalid() {
 fn a_read_answered_again_does_not_take_the_place_of_a_new_one() {
     // The peer timed out and asked again; then the first answer came after all, and it went on. Its new
     // READ is within its limit, though the second answer to the old one still waits.
-    let mut b = Bench::new(Setup { max_dest_rd_atomic: 1, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_dest_rd_atomic: 1,
+        ..Default::default()
+    });
     let from = b.remote(0);
     b.hear(read(0, from, 8));
     assert_eq!(b.says(), ["RDMA Read Response Only 0 [8]"]);
@@ -421,20 +462,48 @@ fn a_read_answered_again_does_not_take_the_place_of_a_new_one() {
     assert_eq!(b.state(), State::Rts);
     assert_eq!(
         b.says(),
-        ["RDMA Read Response Only 0 [8]", "RDMA Read Response Only 1 [8]"]
+        [
+            "RDMA Read Response Only 0 [8]",
+            "RDMA Read Response Only 1 [8]"
+        ]
     );
 }
 
 #[test]
 fn operations_the_queue_pair_does_not_allow_are_invalid() {
-    let with = |access| Bench::new(Setup { access, ..Default::default() });
+    let with = |access| {
+        Bench::new(Setup {
+            access,
+            ..Default::default()
+        })
+    };
     let to = Bench::ready().remote(0);
     let no_write = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let no_read = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-    refuses(with(no_write), vec![], write_only(0, to, b"x"), NakCode::InvalidRequest);
-    refuses(with(no_write), vec![], write_only(0, to, b""), NakCode::InvalidRequest);
-    refuses(with(no_read), vec![], read(0, to, 1), NakCode::InvalidRequest);
-    refuses(with(no_read), vec![], read(0, to, 0), NakCode::InvalidRequest);
+    refuses(
+        with(no_write),
+        vec![],
+        write_only(0, to, b"x"),
+        NakCode::InvalidRequest,
+    );
+    refuses(
+        with(no_write),
+        vec![],
+        write_only(0, to, b""),
+        NakCode::InvalidRequest,
+    );
+    refuses(
+        with(no_read),
+        vec![],
+        read(0, to, 1),
+        NakCode::InvalidRequest,
+    );
+    refuses(
+        with(no_read),
+        vec![],
+        read(0, to, 0),
+        NakCode::InvalidRequest,
+    );
     let mut b = with(Access::LOCAL_READ);
     b.still_works(0, 1);
 }
@@ -460,24 +529,66 @@ fn operations_this_card_does_not_have_are_invalid() {
 fn region(b: &mut Bench, access: Access) -> (Buffer, Remote) {
     let buffer = Buffer::new(4096);
     let mr = b.card.register(b.pd, buffer.clone(), access).unwrap();
-    (buffer, Remote { addr: mr.addr, rkey: mr.rkey })
+    (
+        buffer,
+        Remote {
+            addr: mr.addr,
+            rkey: mr.rkey,
+        },
+    )
 }
 
 #[test]
 fn keys_ranges_and_rights_are_checked_in_writes_and_reads() {
     type Make = fn(&mut Bench) -> (Remote, u32);
     let cases: [(&str, Make); 7] = [
-        ("bad key", |b| (Remote { rkey: RemoteKey(b.mr.rkey.0 ^ 1), ..b.remote(0) }, 8)),
-        ("no such region", |b| (Remote { rkey: RemoteKey(!0), ..b.remote(0) }, 8)),
+        ("bad key", |b| {
+            (
+                Remote {
+                    rkey: RemoteKey(b.mr.rkey.0 ^ 1),
+                    ..b.remote(0)
+                },
+                8,
+            )
+        }),
+        ("no such region", |b| {
+            (
+                Remote {
+                    rkey: RemoteKey(!0),
+                    ..b.remote(0)
+                },
+                8,
+            )
+        }),
         ("other domain", |b| {
             let pd = b.card.alloc_pd();
             let mr = b.card.register(pd, Buffer::new(64), all_rights()).unwrap();
-            (Remote { addr: mr.addr, rkey: mr.rkey }, 8)
+            (
+                Remote {
+                    addr: mr.addr,
+                    rkey: mr.rkey,
+                },
+                8,
+            )
         }),
         ("past the end", |b| (b.remote(b.mr.len - 7), 8)),
-        ("before the start", |b| (Remote { addr: b.mr.addr - 1, ..b.remote(0) }, 8)),
+        ("before the start", |b| {
+            (
+                Remote {
+                    addr: b.mr.addr - 1,
+                    ..b.remote(0)
+                },
+                8,
+            )
+        }),
         ("a sum that wraps 64 bits", |b| {
-            (Remote { addr: 0xffff_ffff_ffff_fc00, ..b.remote(0) }, 0x400)
+            (
+                Remote {
+                    addr: 0xffff_ffff_ffff_fc00,
+                    ..b.remote(0)
+                },
+                0x400,
+            )
         }),
         ("no remote right", |b| (region(b, Access::LOCAL_WRITE).1, 8)),
     ];
@@ -486,7 +597,12 @@ fn keys_ranges_and_rights_are_checked_in_writes_and_reads() {
         let mut b = Bench::ready();
         let (at, len) = make(&mut b);
         let data = pattern(3, len as usize);
-        refuses(b, vec![], write_only(0, at, &data), NakCode::RemoteAccessError);
+        refuses(
+            b,
+            vec![],
+            write_only(0, at, &data),
+            NakCode::RemoteAccessError,
+        );
         let mut b = Bench::ready();
         let (at, len) = make(&mut b);
         refuses(b, vec![], read(0, at, len), NakCode::RemoteAccessError);
@@ -494,7 +610,12 @@ fn keys_ranges_and_rights_are_checked_in_writes_and_reads() {
     // The other right does not help.
     let mut b = Bench::ready();
     let (buffer, at) = region(&mut b, Access::LOCAL_WRITE | Access::REMOTE_READ);
-    refuses(b, vec![], write_only(0, at, b"12345678"), NakCode::RemoteAccessError);
+    refuses(
+        b,
+        vec![],
+        write_only(0, at, b"12345678"),
+        NakCode::RemoteAccessError,
+    );
     assert_eq!(buffer.to_vec(), [0; 4096]);
     let mut b = Bench::ready();
     let (_, at) = region(&mut b, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
@@ -515,7 +636,9 @@ fn a_region_that_goes_away_ends_the_write_in_it() {
     let (buffer, at) = region(&mut b, all_rights());
     b.hear(write(Opcode::RC_WRITE_FIRST, 0, at, 2048, KIB).ask());
     assert_eq!(b.says(), ["ACK 0 msn 0"]);
-    b.card.deregister(softroce_sim::memory::LocalKey(at.rkey.0)).unwrap();
+    b.card
+        .deregister(softroce_sim::memory::LocalKey(at.rkey.0))
+        .unwrap();
     b.hear(send(Opcode::RC_WRITE_LAST, 1, KIB).ask());
     assert_eq!(b.says(), ["NAK 1 remote access error msn 0"]);
     assert_eq!(b.events(), [AsyncEvent::QpAccessError(b.qp.number())]);
@@ -530,7 +653,9 @@ fn a_region_that_goes_away_ends_the_read_from_it_with_a_nak() {
     b.hear(read(1, at, 3000));
     let first: Vec<_> = (0..2).map(|_| b.next().unwrap()).collect();
     assert_eq!(b.describe(&first[1]), "RDMA Read Response First 1 [1024]");
-    b.card.deregister(softroce_sim::memory::LocalKey(at.rkey.0)).unwrap();
+    b.card
+        .deregister(softroce_sim::memory::LocalKey(at.rkey.0))
+        .unwrap();
     assert_eq!(b.says(), ["NAK 2 remote access error msn 2"]);
     assert_eq!(b.state(), State::Error);
     assert_eq!(b.events(), [AsyncEvent::QpAccessError(b.qp.number())]);
@@ -538,7 +663,10 @@ fn a_region_that_goes_away_ends_the_read_from_it_with_a_nak() {
 
 #[test]
 fn c9_88_zero_bytes_need_no_key() {
-    let nowhere = Remote { addr: u64::MAX, rkey: RemoteKey(0xdead_beef) };
+    let nowhere = Remote {
+        addr: u64::MAX,
+        rkey: RemoteKey(0xdead_beef),
+    };
     let mut b = Bench::ready();
     b.post_recv(1, 0, 16);
     b.hear(write_only(0, nowhere, b""));
@@ -546,7 +674,10 @@ fn c9_88_zero_bytes_need_no_key() {
     b.hear(write_imm(1, nowhere, b"", 42));
     assert_eq!(b.says(), ["ACK 1 msn 2"]);
     let c = b.poll();
-    assert_eq!((c[0].byte_len, c[0].immediate), (0, Some(Immediate::from_be(42))));
+    assert_eq!(
+        (c[0].byte_len, c[0].immediate),
+        (0, Some(Immediate::from_be(42)))
+    );
     b.hear(read(2, nowhere, 0));
     assert_eq!(b.says(), ["RDMA Read Response Only 2"]);
     b.hear(read(2, nowhere, 0));
@@ -556,7 +687,10 @@ fn c9_88_zero_bytes_need_no_key() {
 
 #[test]
 fn a_send_without_a_receive_is_put_off() {
-    let mut b = Bench::new(Setup { min_rnr_timer: 22, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        min_rnr_timer: 22,
+        ..Default::default()
+    });
     b.hear(send_only(0, b"early"));
     // As a kernel answers in rc_rnr_late.
     assert_eq!(b.says(), ["RNR NAK 0 timer 22 msn 0"]);
@@ -596,7 +730,10 @@ fn a_write_with_immediate_is_put_off_at_its_last_packet() {
     assert_eq!(b.says(), ["ACK 1 msn 1"]);
     let c = b.poll();
     assert_eq!(c.len(), 1);
-    assert_eq!((c[0].kind, c[0].byte_len), (CompletionKind::ReceiveWithImmediate, 1124));
+    assert_eq!(
+        (c[0].kind, c[0].byte_len),
+        (CompletionKind::ReceiveWithImmediate, 1124)
+    );
     assert_eq!(c[0].immediate, Some(Immediate([0xab, 0xcd, 0, 0])));
     assert_eq!(b.memory(0, 1124), data);
 }
@@ -608,7 +745,10 @@ fn c10_87_a_write_takes_no_receive() {
     b.hear(write_only(0, b.remote(0), b"x"));
     assert_eq!(b.says(), ["ACK 0 msn 1"]);
     assert!(b.completed().is_empty());
-    let at = Remote { rkey: RemoteKey(0), ..b.remote(0) };
+    let at = Remote {
+        rkey: RemoteKey(0),
+        ..b.remote(0)
+    };
     b.hear(write_only(1, at, b"x"));
     assert_eq!(b.completed(), [(1, Status::WorkRequestFlushed)]);
 }
@@ -617,7 +757,10 @@ fn c10_87_a_write_takes_no_receive() {
 fn resources_come_before_lengths_and_keys() {
     // 9.7.4.1: a request that finds no receive is put off, whatever else is wrong with it.
     let mut b = Bench::ready();
-    let at = Remote { rkey: RemoteKey(0), ..b.remote(0) };
+    let at = Remote {
+        rkey: RemoteKey(0),
+        ..b.remote(0)
+    };
     b.hear(write_imm(0, at, b"x", 1));
     assert_eq!(b.says(), ["RNR NAK 0 timer 12 msn 0"]);
     b.hear(send(Opcode::RC_SEND_FIRST, 0, b"short").ask());
@@ -636,7 +779,10 @@ fn a_send_longer_than_its_receive_fails_at_both_ends() {
     assert_eq!(b.says(), ["NAK 0 invalid request msn 0"]);
     assert_eq!(
         b.completed(),
-        [(1, Status::LocalLengthError), (2, Status::WorkRequestFlushed)]
+        [
+            (1, Status::LocalLengthError),
+            (2, Status::WorkRequestFlushed)
+        ]
     );
     assert_eq!(b.memory(0, 5), [0; 5]);
     assert_eq!((b.state(), b.events()), (State::Error, vec![]));
@@ -663,8 +809,15 @@ fn a_receive_with_a_bad_key_fails_at_both_ends() {
     assert_eq!((b.state(), b.events()), (State::Error, vec![]));
     // A region without local write is no better.
     let mut b = Bench::ready();
-    let mr = b.card.register(b.pd, Buffer::new(64), Access::LOCAL_READ).unwrap();
-    let sge = softroce_sim::card::Sge { addr: mr.addr, len: 64, lkey: mr.lkey };
+    let mr = b
+        .card
+        .register(b.pd, Buffer::new(64), Access::LOCAL_READ)
+        .unwrap();
+    let sge = softroce_sim::card::Sge {
+        addr: mr.addr,
+        len: 64,
+        lkey: mr.lkey,
+    };
     b.try_post_recv(1, &[sge]).unwrap();
     b.hear(send_only(0, b"12345"));
     assert_eq!(b.completed(), [(1, Status::LocalProtectionError)]);
@@ -687,7 +840,10 @@ fn a_read_is_answered_in_packets_of_the_path_mtu() {
         ]
     );
     // As in rc_read: AETH on first and last, none in the middle.
-    let aeths: Vec<_> = packets.iter().map(|p| p.ext.aeth().map(|a| a.msn.get())).collect();
+    let aeths: Vec<_> = packets
+        .iter()
+        .map(|p| p.ext.aeth().map(|a| a.msn.get()))
+        .collect();
     assert_eq!(aeths, [Some(1), None, Some(1)]);
     let got: Vec<u8> = packets.iter().flat_map(|p| b.bytes(p)).collect();
     assert_eq!(got, data);
@@ -747,7 +903,14 @@ fn c9_27_answers_come_in_the_order_of_the_requests() {
     );
     // Also when the last of them is refused for good.
     b.hear(read(5, at, 2000));
-    b.hear(write_only(7, Remote { rkey: RemoteKey(0), ..at }, b"x"));
+    b.hear(write_only(
+        7,
+        Remote {
+            rkey: RemoteKey(0),
+            ..at
+        },
+        b"x",
+    ));
     assert_eq!(
         b.says(),
         [
@@ -780,7 +943,9 @@ fn packets_that_are_not_the_connections_are_dropped() {
     drops(Refusal::BadPkey, &|_| good().with(|h| h.with_pkey(0x8001)));
     // UC, UD, XRC and one that nobody knows.
     for opcode in [0x24, 0x64, 0xa4, 0xff, 0xc0] {
-        drops(Refusal::WrongService, &|_| good().with(|h| h.with_opcode(Opcode(opcode))));
+        drops(Refusal::WrongService, &|_| {
+            good().with(|h| h.with_opcode(Opcode(opcode)))
+        });
     }
     for n in 0..3 {
         let mut b = Bench::ready();
@@ -823,7 +988,10 @@ fn a_cnp_is_counted_and_answered_by_nothing() {
 fn answers_that_are_not_pulled_do_not_pile_up() {
     // Gap, what was missing, gap, ...: each time a NAK and an ACK, and nobody fetches them. Then
     // duplicates of READs and SENDs by turns.
-    let mut b = Bench::new(Setup { max_dest_rd_atomic: 2, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        max_dest_rd_atomic: 2,
+        ..Default::default()
+    });
     let at = b.remote(0);
     for n in 0..1000 {
         b.hear(write_only(n + 5, at, b"x"));

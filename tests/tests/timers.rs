@@ -11,7 +11,10 @@ const SENT: [&str; 1] = ["Send Only 0 [8] ?"];
 #[test]
 fn c9_140_the_timeout_is_4_096_us_times_2_to_the_n() {
     for n in [1u8, 2, 8, 14, 31] {
-        let mut b = Bench::new(Setup { timeout: n, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            timeout: n,
+            ..Default::default()
+        });
         b.post_send(1, 8);
         assert_eq!(b.says(), SENT);
         let timeout = Span::from_ps(4_096_000 << n);
@@ -25,7 +28,10 @@ fn c9_140_the_timeout_is_4_096_us_times_2_to_the_n() {
 
 #[test]
 fn c9_140_a_timeout_of_zero_is_off() {
-    let mut b = Bench::new(Setup { timeout: 0, ..Default::default() });
+    let mut b = Bench::new(Setup {
+        timeout: 0,
+        ..Default::default()
+    });
     b.post_send(1, 8);
     b.says();
     assert_eq!(b.card.next_timeout(), softroce_sim::time::Time::NEVER);
@@ -39,7 +45,10 @@ fn c9_140_a_timeout_of_zero_is_off() {
 fn nothing_is_tried_more_often_than_one_and_retry_cnt_times() {
     // loss_all: retry_cnt 2, three tries.
     for retry_cnt in 0..=7 {
-        let mut b = Bench::new(Setup { retry_cnt, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            retry_cnt,
+            ..Default::default()
+        });
         b.post_send(1, 8);
         b.post_send(2, 8);
         let mut tries = 0;
@@ -95,7 +104,13 @@ fn posting_more_does_not_put_the_timeout_off() {
 #[test]
 fn c9_130_an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
     // Table 45: code 0 is 655.36 ms, 1 is 0.01 ms, 12 is 0.64 ms, 22 is 20.48 ms, 31 is 491.52 ms.
-    for (code, us) in [(0, 655_360), (1, 10), (12, 640), (22, 20_480), (31, 491_520)] {
+    for (code, us) in [
+        (0, 655_360),
+        (1, 10),
+        (12, 640),
+        (22, 20_480),
+        (31, 491_520),
+    ] {
         let mut b = Bench::ready();
         b.post_send(1, 8);
         b.post_send(2, 8);
@@ -107,7 +122,11 @@ fn c9_130_an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
         b.wait(Span::from_ps(1));
         assert_eq!(
             b.says(),
-            ["Send Only 0 [8] ?", "Send Only 1 [8] ?", "Send Only 2 [8] ?"],
+            [
+                "Send Only 0 [8] ?",
+                "Send Only 1 [8] ?",
+                "Send Only 2 [8] ?"
+            ],
             "code {code}"
         );
         // 655 ms are ten timeouts, and none of them counts.
@@ -132,7 +151,11 @@ fn an_rnr_nak_that_comes_late_is_waited_for_too() {
 #[test]
 fn rnr_retries_are_counted_and_seven_is_for_ever() {
     for rnr_retry in 0..=7 {
-        let mut b = Bench::new(Setup { rnr_retry, retry_cnt: 0, ..Default::default() });
+        let mut b = Bench::new(Setup {
+            rnr_retry,
+            retry_cnt: 0,
+            ..Default::default()
+        });
         b.post_send(1, 8);
         let mut tries = 0;
         while tries < 100 && b.says() == SENT {
@@ -196,7 +219,10 @@ fn reaction_times_are_kept() {
     b.hear(write_only(0, to, b"x"));
     assert_eq!(after(&mut b, Span::from_ns(200)), ["ACK 0 msn 1"]);
     b.hear(read(1, to, 8));
-    assert_eq!(after(&mut b, Span::from_ns(200)), ["RDMA Read Response Only 1 [8]"]);
+    assert_eq!(
+        after(&mut b, Span::from_ns(200)),
+        ["RDMA Read Response Only 1 [8]"]
+    );
     b.hear(send(Opcode::RC_SEND_ONLY, 5, b"x"));
     let nak = after(&mut b, Span::from_ns(300));
     assert_eq!(nak, ["NAK 2 PSN sequence error msn 2"]);

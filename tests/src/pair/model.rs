@@ -1,6 +1,8 @@
 //! What the programs of a run do, and what must come of it.
 
-use softroce_sim::card::{Completion, CompletionKind, Mtu, QueuePair, Remote, Sge, State, Status, Work};
+use softroce_sim::card::{
+    Completion, CompletionKind, Mtu, QueuePair, Remote, Sge, State, Status, Work,
+};
 use softroce_sim::memory::{Buffer, MemoryRegion};
 use softroce_sim::random::Stream;
 use softroce_sim::wire::Immediate;
@@ -135,7 +137,9 @@ impl Op {
 
 impl End {
     pub(crate) fn new(qp: QueuePair, ops: Vec<Op>, peer: &[Op], setup: &mut Stream) -> End {
-        let mut at = ops.last().map_or(LIBRARY + TARGET, |o| o.local + o.size + GUARD);
+        let mut at = ops
+            .last()
+            .map_or(LIBRARY + TARGET, |o| o.local + o.size + GUARD);
         let mut receives = Vec::new();
         for op in peer.iter().filter(|o| o.takes_receive()) {
             let len = op.size + setup.below(3) as usize;
@@ -201,8 +205,15 @@ impl End {
 
     pub(crate) fn completed(&mut self, c: &Completion, peer: &End) {
         let id = c.wr_id as usize;
-        if matches!(c.kind, CompletionKind::Receive | CompletionKind::ReceiveWithImmediate) {
-            assert_eq!(id, self.received.len(), "receives complete once and in order");
+        if matches!(
+            c.kind,
+            CompletionKind::Receive | CompletionKind::ReceiveWithImmediate
+        ) {
+            assert_eq!(
+                id,
+                self.received.len(),
+                "receives complete once and in order"
+            );
             self.received.push((id, c.status));
             if c.status == Status::Success {
                 self.check_received(c, peer);
@@ -212,7 +223,10 @@ impl End {
             return;
         }
         let last = self.sent.last();
-        assert!(last.is_none_or(|&(l, _)| l < id), "requests complete once and in order");
+        assert!(
+            last.is_none_or(|&(l, _)| l < id),
+            "requests complete once and in order"
+        );
         let failed = last.is_some_and(|&(_, s)| s != Status::Success);
         let op = self.ops[id];
         self.sent.push((id, c.status));
@@ -252,7 +266,11 @@ impl End {
     fn expected(&self, peer: &End, done: usize, part: usize) -> Vec<u8> {
         let mut memory = self.initial.clone();
         for op in peer.ops.iter().take(done + usize::from(part > 0)) {
-            let len = if op.id < done { op.size } else { part.min(op.size) };
+            let len = if op.id < done {
+                op.size
+            } else {
+                part.min(op.size)
+            };
             let data = &peer.initial[op.local..op.local + len];
             let at = match op.kind {
                 Kind::Read => continue,
@@ -277,7 +295,10 @@ impl End {
             // READ data is there, or not yet, packet by packet.
             let from = &peer.initial[op.remote..op.remote + op.size];
             let packets = actual[range.clone()].chunks_mut(op.mtu);
-            for ((a, f), i) in packets.zip(from.chunks(op.mtu)).zip(expected[range].chunks_mut(op.mtu)) {
+            for ((a, f), i) in packets
+                .zip(from.chunks(op.mtu))
+                .zip(expected[range].chunks_mut(op.mtu))
+            {
                 if a == f {
                     a.copy_from_slice(i);
                 }
@@ -305,7 +326,11 @@ impl End {
             }
             assert_eq!(self.received.len(), self.receives.len());
         } else if !broken {
-            let signaled = self.ops.iter().filter(|o| o.signaled).map(|o| (o.id, Status::Success));
+            let signaled = self
+                .ops
+                .iter()
+                .filter(|o| o.signaled)
+                .map(|o| (o.id, Status::Success));
             assert_eq!(self.sent, signaled.collect::<Vec<_>>());
             let all = (0..self.receives.len()).map(|id| (id, Status::Success));
             assert_eq!(self.received, all.collect::<Vec<_>>());
@@ -315,7 +340,11 @@ impl End {
         // one message more.
         let told = peer.sent.iter().filter(|(_, s)| *s == Status::Success);
         let told = told.last().map_or(0, |&(id, _)| id + 1);
-        let received = self.received.iter().filter(|(_, s)| *s == Status::Success).last();
+        let received = self
+            .received
+            .iter()
+            .filter(|(_, s)| *s == Status::Success)
+            .last();
         let seen = received.map_or(0, |&(id, _)| self.receives[id].op + 1);
         let least = told.max(seen);
         let prefixes = (least..=peer.ops.len()).flat_map(|done| {
@@ -329,7 +358,11 @@ impl End {
             "the memory is after no prefix of the peer's requests (at least {least})"
         );
         // READs that are done have their data.
-        for op in self.ops.iter().filter(|o| o.kind == Kind::Read && o.id < done) {
+        for op in self
+            .ops
+            .iter()
+            .filter(|o| o.kind == Kind::Read && o.id < done)
+        {
             let expected = &peer.initial[op.remote..op.remote + op.size];
             assert_eq!(self.bytes(op.local, op.size), expected);
         }
