@@ -1,1 +1,23 @@
 //! softroce: scenarios, their runner and report.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`cli`] | the command line |
+//! | [`mod@format`] | the scenario file: TOML in, plain data out |
+//! | [`library`] | the scenarios that come with the program |
+//! | [`run`] | a scenario in, a report out |
+//! | [`report`] | what came out: data, text, JSON, tables, verdicts |
+//! | [`metric`] | what a run measures, by name |
+//! | [`law`] | formulas to compare with |
+//! | [`inspect`] | captures from any card |
+//! | [`units`] | quantities with units |
+
+pub mod cli;
+pub mod format;
+pub mod inspect;
+pub mod law;
+pub mod library;
+pub mod metric;
+pub mod report;
+pub mod run;
+pub mod units;

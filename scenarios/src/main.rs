@@ -1,2 +1,5 @@
 //! The `softroce` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    softroce::cli::main(std::env::args_os())
+}

@@ -310,14 +310,9 @@ impl Bench {
         let cq = card.create_cq(setup.cqe).unwrap();
         let qp = card
             .create_qp(&QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq.id(),
-                recv_cq: cq.id(),
-                max_send_wr: setup.max_wr,
-                max_recv_wr: setup.max_wr,
                 max_send_sge: 8,
                 max_recv_sge: 8,
+                ..QpInit::new(QpType::Rc, pd, cq.id(), setup.max_wr)
             })
             .unwrap();
         let buffer = Buffer::new(setup.memory);
@@ -597,15 +592,7 @@ impl Bench {
 
     /// Posts a signaled request, and rings the doorbell.
     pub fn post(&mut self, wr_id: u64, work: Work, sges: &[Sge]) {
-        self.try_post(&SendRequest {
-            wr_id,
-            work,
-            sges,
-            signaled: true,
-            solicited: false,
-            fence: false,
-        })
-        .unwrap();
+        self.try_post(&SendRequest::new(wr_id, work, sges)).unwrap();
     }
 
     /// Posts a request, and rings the doorbell.

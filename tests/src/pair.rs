@@ -176,14 +176,10 @@ impl World {
             let pd = card.alloc_pd();
             let handle = card
                 .create_qp(&QpInit {
-                    qp_type: QpType::Rc,
-                    pd,
-                    send_cq: self.sides[side].cq.id(),
-                    recv_cq: self.sides[side].cq.id(),
-                    max_send_wr: plan.ops as u32,
-                    max_recv_wr: plan.ops as u32 + 1,
                     max_send_sge: 8,
                     max_recv_sge: 8,
+                    max_recv_wr: plan.ops as u32 + 1,
+                    ..QpInit::new(QpType::Rc, pd, self.sides[side].cq.id(), plan.ops as u32)
                 })
                 .unwrap();
             let mut end = End::new(handle, ops[side].clone(), &ops[1 - side], setup);
@@ -300,13 +296,11 @@ impl World {
             Due::PostSend { side, qp } => {
                 let end = &mut self.ends[qp][side];
                 let op = end.next_send();
+                let sges = end.sges(op.local, op.size, op.cuts);
                 let request = SendRequest {
-                    wr_id: op.id as u64,
-                    work: op.work(end.remote.unwrap()),
-                    sges: &end.sges(op.local, op.size, op.cuts),
                     signaled: op.signaled,
-                    solicited: false,
                     fence: op.fence,
+                    ..SendRequest::new(op.id as u64, op.work(end.remote.unwrap()), &sges)
                 };
                 end.qp.post_send(&request).unwrap();
                 let number = end.qp.number();
@@ -442,7 +436,7 @@ impl World {
                 own.check_end(peer, states[side], broken);
             }
         }
-        let counters = self.sides.each_ref().map(|s| *s.card.counters());
+        let counters = self.sides.each_ref().map(|s| s.card.counters());
         for c in counters {
             assert_eq!(
                 c.naks_sent.total(),

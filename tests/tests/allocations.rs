@@ -99,14 +99,7 @@ fn a_card_alone(timing: Timing) {
     let sges: [Sge; 1] = [b.sge(0, 8)];
     let route = b.route;
     let round = |b: &mut Bench, n: u32| {
-        let send = SendRequest {
-            wr_id: n.into(),
-            work: Work::Write(elsewhere()),
-            sges: &sges,
-            signaled: true,
-            solicited: false,
-            fence: false,
-        };
+        let send = SendRequest::new(n.into(), Work::Write(elsewhere()), &sges);
         b.qp.post_send(&send).unwrap();
         b.card.doorbell(b.now, b.qp.number());
         let mut packet = request;

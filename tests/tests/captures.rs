@@ -118,7 +118,7 @@ fn opcode_psn_and_length_are_those_of_the_lists() {
         let file = fs::File::open(&path).expect("a capture");
         let records = Reader::new(BufReader::new(file)).expect("a pcap header");
         let frames: Vec<_> = records
-            .map(|record| record.and_then(|r| Ok(r.frame().map(|f| (f, r.data.len())))))
+            .map(|record| record.map(|r| r.frame().map(|f| (f, r.data.len()))))
             .collect::<Result<_, _>>()
             .unwrap_or_else(|e| panic!("{case}: {e}"));
         assert_eq!(list.len(), frames.len(), "{case}");

@@ -83,12 +83,8 @@ fn the_solicited_bit_is_on_the_last_packet_alone() {
     let mut b = Bench::ready();
     let sge = b.sge(0, 2000);
     b.try_post(&SendRequest {
-        wr_id: 1,
-        work: Work::Send,
-        sges: &[sge],
-        signaled: true,
         solicited: true,
-        fence: false,
+        ..SendRequest::new(1, Work::Send, &[sge])
     })
     .unwrap();
     let bits: Vec<_> = b.packets().iter().map(|p| p.bth.solicited()).collect();
@@ -216,15 +212,11 @@ fn completions_say_what_was_done() {
 fn a_request_that_is_not_signaled_completes_only_in_error() {
     let post = |b: &mut Bench, wr_id, signaled| {
         let sge = b.sge(0, 10);
-        let request = SendRequest {
-            wr_id,
-            work: Work::Send,
-            sges: &[sge],
+        b.try_post(&SendRequest {
             signaled,
-            solicited: false,
-            fence: false,
-        };
-        b.try_post(&request).unwrap();
+            ..SendRequest::new(wr_id, Work::Send, &[sge])
+        })
+        .unwrap();
     };
     let mut b = Bench::ready();
     post(&mut b, 1, false);
@@ -666,13 +658,10 @@ fn a_fenced_request_waits_for_the_reads_before_it() {
     let mut b = Bench::ready();
     b.post_read(1, 8);
     let sge = b.sge(100, 8);
+    let sges = [sge];
     let mut fenced = SendRequest {
-        wr_id: 2,
-        work: Work::Send,
-        sges: &[sge],
-        signaled: true,
-        solicited: false,
         fence: true,
+        ..SendRequest::new(2, Work::Send, &sges)
     };
     b.try_post(&fenced).unwrap();
     b.post_send(3, 8);

@@ -1,5 +1,6 @@
 //! What a card is like: its address, its habits and its reaction times.
 
+use super::qp::attributes::Mtu;
 use super::recovery::Recovery;
 use crate::time::Span;
 use crate::wire::{Encapsulation, Gid, MacAddr};
@@ -16,6 +17,8 @@ pub struct CardConfig {
     pub mac: MacAddr,
     /// RoCEv1 or RoCEv2.
     pub encapsulation: Encapsulation,
+    /// MTU of its port, the largest path MTU there is: what a datagram may carry.
+    pub port_mtu: Mtu,
     /// Recovery from loss.
     pub recovery: &'static dyn Recovery,
     /// Request packets after which an acknowledgement is asked for within a message; the last packet of
@@ -51,6 +54,7 @@ impl CardConfig {
             gid,
             mac,
             encapsulation: Encapsulation::RoceV2,
+            port_mtu: Mtu::M4096,
             recovery: super::recovery::GO_BACK_N,
             ack_every: 32,
             credits: true,

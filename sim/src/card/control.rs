@@ -1,13 +1,19 @@
 //! Making and changing what a card has: completion queues, queue pairs, regions.
 
-use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit};
-use super::qp::{Path, Qp, State};
+use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
+use super::qp::{Path, Qp, Srq, State};
 use super::queue::ring;
-use super::work::{CompletionQueue, CqId, QueuePair, SharedState, work_queue};
-use super::{Card, Cq};
-use crate::memory::{Access, LocalKey, MemoryRegion, Pd, RegisterError, Storage};
+use super::work::{
+    AddressHandle, CHUNK, CompletionQueue, CqId, MAX_INLINE, QueuePair, SharedReceiveQueue,
+    SharedState, SrqId, work_queue,
+};
+use super::{Card, Cq, Notify};
+use crate::memory::{
+    Access, Binding, LocalKey, MemoryRegion, Pd, RegisterError, Reregistration, Storage,
+    WindowError, WindowType,
+};
 use crate::time::Time;
-use crate::wire::{QpNumber, Route};
+use crate::wire::{Gid, QpNumber, RemoteKey, Route};
 
 /// The most entries of a completion queue (ConnectX: 4,194,303).
 pub const MAX_CQE: u32 = (1 << 22) - 1;
@@ -45,6 +51,42 @@ pub enum CreateError {
     /// The queue pair does not exist.
     #[error("queue pair {0} does not exist on this card")]
     UnknownQueuePair(QpNumber),
+    /// The shared receive queue is not one of this card, or of another protection domain.
+    #[error("shared receive queue {0:?} does not exist in this protection domain")]
+    UnknownSrq(SrqId),
+    /// The address handle is not one of this card.
+    #[error("address handle {0:?} does not exist on this card")]
+    UnknownAddress(AddressHandle),
+    /// Someone still uses it.
+    #[error("{what} is still used by {users} queue pairs")]
+    InUse {
+        /// What was to be destroyed.
+        what: &'static str,
+        /// How many use it.
+        users: u32,
+    },
+    /// The queue pair is attached to a multicast group.
+    #[error("queue pair {qp} is attached to {group}")]
+    Attached {
+        /// The queue pair.
+        qp: QpNumber,
+        /// The group.
+        group: Gid,
+    },
+    /// The address is no multicast group.
+    #[error("{0} is not a multicast address")]
+    NotMulticast(Gid),
+    /// Only queue pairs for datagrams are attached to groups.
+    #[error("queue pair {0} is not for datagrams")]
+    NotDatagram(QpNumber),
+    /// The queue pair is not attached to the group.
+    #[error("queue pair {qp} is not attached to {group}")]
+    NotAttached {
+        /// The queue pair.
+        qp: QpNumber,
+        /// The group.
+        group: Gid,
+    },
 }
 
 fn within(what: &'static str, value: u32, least: u32, limit: u32) -> Result<(), CreateError> {
@@ -81,6 +123,38 @@ impl Card {
         self.desk.memory.deregister(lkey)
     }
 
+    /// Changes a registration (`ibv_rereg_mr`).
+    pub fn reregister(
+        &mut self,
+        lkey: LocalKey,
+        change: Reregistration,
+    ) -> Result<MemoryRegion, RegisterError> {
+        self.desk.memory.reregister(lkey, change)
+    }
+
+    /// A memory window that is not bound.
+    pub fn alloc_mw(&mut self, pd: Pd, kind: WindowType) -> Result<RemoteKey, WindowError> {
+        self.desk.memory.alloc_window(pd, kind)
+    }
+
+    /// Ends a memory window.
+    pub fn dealloc_mw(&mut self, rkey: RemoteKey) -> Result<(), WindowError> {
+        self.desk.memory.dealloc_window(rkey)
+    }
+
+    /// Binds a window of type 1 at once (`ibv_bind_mw`), and gives its new key. Windows of type 2 are bound
+    /// by [`Work::BindWindow`](super::Work::BindWindow).
+    pub fn bind_mw(
+        &mut self,
+        number: QpNumber,
+        rkey: RemoteKey,
+        binding: Binding,
+    ) -> Result<RemoteKey, WindowError> {
+        let pd = self.qp(number).map(|qp| qp.init.pd);
+        let pd = pd.ok_or(WindowError::WrongDomain(rkey.0))?;
+        self.desk.memory.bind_type1(rkey, binding, pd, number)
+    }
+
     /// A completion queue for `entries` completions.
     pub fn create_cq(&mut self, entries: u32) -> Result<CompletionQueue, CreateError> {
         within("cqe", entries, 1, MAX_CQE)?;
@@ -89,17 +163,116 @@ impl Card {
         self.desk.cqs.push(Cq {
             ring: writer,
             overrun: false,
+            armed: None,
             users: 0,
         });
         Ok(CompletionQueue { id, ring: reader })
     }
 
+    /// Makes a completion queue hold `entries` completions; those in it stay (`ibv_resize_cq`).
+    pub fn resize_cq(&mut self, cq: &mut CompletionQueue, entries: u32) -> Result<(), CreateError> {
+        within("cqe", entries, 1, MAX_CQE)?;
+        let queue = self
+            .desk
+            .cqs
+            .get_mut(cq.id.0 as usize)
+            .ok_or(CreateError::UnknownCq(cq.id))?;
+        let waiting = (cq.ring.tail() - cq.ring.head()) as u32;
+        within("cqe", entries, waiting.max(1), MAX_CQE)?;
+        let (mut writer, reader) = ring(entries);
+        while let Some(c) = cq.ring.pop() {
+            // Fits: the new ring holds at least as many as wait.
+            let _ = writer.push(c);
+        }
+        (queue.ring, cq.ring) = (writer, reader);
+        Ok(())
+    }
+
+    /// Asks for a notification, once (`ibv_req_notify_cq`). One that is armed for any completion stays so.
+    pub fn request_notify(&mut self, cq: CqId, which: Notify) -> Result<(), CreateError> {
+        let queue = self
+            .desk
+            .cqs
+            .get_mut(cq.0 as usize)
+            .ok_or(CreateError::UnknownCq(cq))?;
+        if queue.armed != Some(Notify::Next) {
+            queue.armed = Some(which);
+        }
+        Ok(())
+    }
+
+    /// A completion queue that was armed and has a completion now.
+    pub fn next_notification(&mut self) -> Option<CqId> {
+        self.desk.notifications.pop_front()
+    }
+
+    /// A shared receive queue for `max_wr` requests of `max_sge` elements.
+    pub fn create_srq(
+        &mut self,
+        pd: Pd,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SharedReceiveQueue, CreateError> {
+        within("max_wr", max_wr, 1, MAX_WR)?;
+        within("max_sge", max_sge, 1, MAX_SGE)?;
+        if !self.desk.memory.has_pd(pd) {
+            return Err(CreateError::UnknownPd(pd));
+        }
+        let (writer, queue) = work_queue(max_wr, max_sge);
+        let id = SrqId(self.desk.srqs.len() as u32);
+        self.desk.srqs.push(Srq {
+            queue,
+            pd,
+            limit: 0,
+            users: 0,
+        });
+        Ok(SharedReceiveQueue { id, queue: writer })
+    }
+
+    /// Sets the number of waiting requests below which the program is told, once; zero for never
+    /// (`ibv_modify_srq`).
+    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), CreateError> {
+        let queue = self
+            .desk
+            .srqs
+            .get_mut(srq.0 as usize)
+            .ok_or(CreateError::UnknownSrq(srq))?;
+        within("srq_limit", limit, 0, queue.queue.entries.capacity())?;
+        queue.limit = limit;
+        Ok(())
+    }
+
+    /// An address handle for datagrams.
+    pub fn create_ah(
+        &mut self,
+        pd: Pd,
+        address: &AddressVector,
+    ) -> Result<AddressHandle, ModifyError> {
+        address.check()?;
+        let none = QpNumber::default();
+        let path = Self::path(&self.desk.config, &self.routes, none, none, address)?;
+        self.desk.addresses.push(Some((pd, path)));
+        Ok(AddressHandle(self.desk.addresses.len() as u32 - 1))
+    }
+
+    /// Destroys an address handle. Datagrams posted with it that are not on their way fail.
+    pub fn destroy_ah(&mut self, handle: AddressHandle) -> Result<(), CreateError> {
+        let place = self.desk.addresses.get_mut(handle.0 as usize);
+        place
+            .and_then(Option::take)
+            .map(drop)
+            .ok_or(CreateError::UnknownAddress(handle))
+    }
+
     /// A queue pair in RESET (C10-20).
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QueuePair, CreateError> {
         within("max_send_wr", init.max_send_wr, 1, MAX_WR)?;
-        within("max_recv_wr", init.max_recv_wr, 1, MAX_WR)?;
         within("max_send_sge", init.max_send_sge, 1, MAX_SGE)?;
-        within("max_recv_sge", init.max_recv_sge, 1, MAX_SGE)?;
+        within("max_inline", init.max_inline, 0, MAX_INLINE as u32)?;
+        if init.srq.is_none() {
+            within("max_recv_wr", init.max_recv_wr, 1, MAX_WR)?;
+            within("max_recv_sge", init.max_recv_sge, 1, MAX_SGE)?;
+        }
         if !self.desk.memory.has_pd(init.pd) {
             return Err(CreateError::UnknownPd(init.pd));
         }
@@ -108,46 +281,145 @@ impl Card {
                 return Err(CreateError::UnknownCq(cq));
             }
         }
-        if self.qps.len() == MAX_QP as usize {
+        if self.qps.len() == MAX_QP as usize && self.freed.is_empty() {
             return Err(CreateError::Full);
         }
-        let number = QpNumber::new(self.first_qp + self.qps.len() as u32);
+        let (recv_writer, recv) = match init.srq {
+            None => {
+                let (writer, reader) = work_queue(init.max_recv_wr, init.max_recv_sge);
+                (Some(writer), Some(reader))
+            }
+            Some(srq) => match self.desk.srqs.get_mut(srq.0 as usize) {
+                Some(queue) if queue.pd == init.pd => {
+                    queue.users += 1;
+                    (None, None)
+                }
+                _ => return Err(CreateError::UnknownSrq(srq)),
+            },
+        };
+        let index = if self.qps.len() < MAX_QP as usize {
+            self.qps.push(None);
+            self.qps.len() - 1
+        } else {
+            self.freed.pop_front().ok_or(CreateError::Full)? as usize
+        };
+        let number = QpNumber::new(self.first_qp + index as u32);
         let (send_writer, send) = work_queue(init.max_send_wr, init.max_send_sge);
-        let (recv_writer, recv) = work_queue(init.max_recv_wr, init.max_recv_sge);
+        let (chunk_writer, chunks) =
+            ring(init.max_send_wr * init.max_inline.div_ceil(CHUNK as u32));
         let state = SharedState::new(State::Reset);
-        self.qps.push(Some(Box::new(Qp::new(
+        self.qps[index] = Some(Box::new(Qp::new(
             number,
             *init,
             state.clone(),
             send,
+            chunks,
             recv,
-        ))));
+        )));
         for cq in [init.send_cq, init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users += 1;
         }
         Ok(QueuePair {
             number,
+            qp_type: init.qp_type,
             state,
             send: send_writer,
+            chunks: chunk_writer,
+            max_inline: init.max_inline,
             recv: recv_writer,
         })
     }
 
     /// Destroys a queue pair. What is queued vanishes; packets for it are dropped from here on. Its number
-    /// is not given out again.
+    /// is given out again only after all others. One that is attached to a multicast group is not destroyed (o10-2.2.3).
     pub fn destroy_qp(&mut self, number: QpNumber) -> Result<(), CreateError> {
         let index = self
             .index_of(number)
             .ok_or(CreateError::UnknownQueuePair(number))?;
+        let attached = self
+            .groups
+            .iter()
+            .find(|(_, members)| members.contains(&(index as u32)));
+        if let Some(&(group, _)) = attached {
+            return Err(CreateError::Attached { qp: number, group });
+        }
         let Some(qp) = self.qps[index].take() else {
             return Err(CreateError::UnknownQueuePair(number));
         };
         // Nobody would complete what is posted from here on.
         qp.forbid_posting();
+        self.counters += &qp.counters;
+        self.freed.push_back(index as u32);
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
         }
+        if let Some(srq) = qp.init.srq {
+            self.desk.srqs[srq.0 as usize].users -= 1;
+        }
         Ok(())
+    }
+
+    /// Lets a queue pair for datagrams receive what is sent to a multicast group.
+    pub fn attach_mcast(&mut self, number: QpNumber, group: Gid) -> Result<(), CreateError> {
+        if !group.is_multicast() {
+            return Err(CreateError::NotMulticast(group));
+        }
+        let index = self
+            .index_of(number)
+            .ok_or(CreateError::UnknownQueuePair(number))? as u32;
+        match self.qp(number) {
+            Some(qp) if qp.init.qp_type == QpType::Ud => {}
+            Some(_) => return Err(CreateError::NotDatagram(number)),
+            None => return Err(CreateError::UnknownQueuePair(number)),
+        }
+        match self.groups.iter_mut().find(|(g, _)| *g == group) {
+            Some((_, members)) if members.contains(&index) => {}
+            Some((_, members)) => members.push(index),
+            None => self.groups.push((group, vec![index])),
+        }
+        Ok(())
+    }
+
+    /// Undoes [`Card::attach_mcast`].
+    pub fn detach_mcast(&mut self, number: QpNumber, group: Gid) -> Result<(), CreateError> {
+        let error = CreateError::NotAttached { qp: number, group };
+        let index = self
+            .index_of(number)
+            .ok_or(CreateError::UnknownQueuePair(number))? as u32;
+        let at = self
+            .groups
+            .iter()
+            .position(|(g, _)| *g == group)
+            .ok_or(error)?;
+        let members = &mut self.groups[at].1;
+        let place = members.iter().position(|&m| m == index).ok_or(error)?;
+        members.remove(place);
+        if members.is_empty() {
+            self.groups.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Destroys a completion queue that no queue pair uses (C11-17).
+    pub fn destroy_cq(
+        &mut self,
+        cq: CompletionQueue,
+    ) -> Result<(), (CreateError, CompletionQueue)> {
+        match self.desk.cqs.get(cq.id.0 as usize) {
+            None => Err((CreateError::UnknownCq(cq.id), cq)),
+            Some(Cq { users: 0, .. }) => Ok(()),
+            Some(&Cq { users, .. }) => Err((
+                CreateError::InUse {
+                    what: "the completion queue",
+                    users,
+                },
+                cq,
+            )),
+        }
+    }
+
+    pub(super) fn qp(&self, number: QpNumber) -> Option<&Qp> {
+        self.qps[self.index_of(number)?].as_deref()
     }
 
     /// Changes attributes and state (`ibv_modify_qp`). Nothing is changed on an error.
@@ -164,7 +436,16 @@ impl Card {
             return Err(ModifyError::UnknownQueuePair(number));
         };
         let from = qp.state;
-        let to = attributes.check(from)?;
+        let to = attributes.check(qp.init.qp_type, from)?;
+        if let Some(m) = attributes.path_mtu
+            && m > self.desk.config.port_mtu
+        {
+            return Err(ModifyError::OutOfRange {
+                attribute: "path_mtu",
+                value: m.bytes().into(),
+                limit: self.desk.config.port_mtu.bytes().into(),
+            });
+        }
         let path = match attributes.address {
             Some(address) => {
                 let dest = attributes.dest_qp.unwrap_or(qp.dest_qp);
@@ -190,6 +471,9 @@ impl Card {
         }
         if let Some(d) = attributes.dest_qp {
             qp.dest_qp = d;
+        }
+        if let Some(k) = attributes.qkey {
+            qp.qkey = k;
         }
         qp.requester.set_attributes(attributes);
         qp.responder.set_attributes(attributes);
@@ -244,5 +528,39 @@ impl Card {
             priority: address.sl,
             response_priority: config.ack_priority.unwrap_or(address.sl),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::CardConfig;
+    use crate::wire::{MacAddr, RouteTable};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn numbers_come_back_after_all_others() {
+        let gid = Ipv4Addr::new(10, 0, 0, 1).into();
+        let mut card = Card::new(
+            CardConfig::new("a", gid, MacAddr::default()),
+            1,
+            RouteTable::new(),
+        );
+        let (pd, cq) = (card.alloc_pd(), card.create_cq(1).unwrap());
+        let init = QpInit::new(QpType::Rc, pd, cq.id(), 1);
+        let first = card.create_qp(&init).unwrap().number();
+        card.destroy_qp(first).unwrap();
+        for i in 1..MAX_QP {
+            let number = card.create_qp(&init).unwrap().number();
+            assert_eq!(number.get(), first.get() + i);
+            if i > 4 {
+                card.destroy_qp(number).unwrap();
+            }
+        }
+        assert_eq!(card.create_qp(&init).unwrap().number(), first);
+        assert_eq!(
+            card.create_qp(&init).unwrap().number().get(),
+            first.get() + 5
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::Refusal;
 use crate::wire::NakCode;
 
-/// What a card has counted since it was made. Comments give the names of rdma_rxe's or ConnectX's
+/// What a queue pair, or a card as a whole, has counted since it was made. Comments give the names of rdma_rxe's or ConnectX's
 /// counters where they have one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -93,5 +93,30 @@ impl RefusalCounts {
             .into_iter()
             .map(|r| (r, self.get(r)))
             .filter(|&(_, n)| n > 0)
+    }
+}
+
+/// Adds field by field.
+macro_rules! add {
+    ($to:expr, $from:expr; $($field:ident),+ $(,)?) => { $($to.$field += $from.$field;)+ };
+}
+
+impl std::ops::AddAssign<&Counters> for Counters {
+    fn add_assign(&mut self, other: &Counters) {
+        add!(self, other;
+            sent_packets, received_packets, request_packets, retransmitted_packets,
+            read_response_packets, acks_sent, acks_received, naks_sent, naks_received,
+            rnr_naks_sent, rnr_naks_received, timeouts, implied_naks, duplicate_requests,
+            out_of_sequence, cnps_received,
+        );
+        for (to, from) in self.refused.0.iter_mut().zip(other.refused.0) {
+            *to += from;
+        }
+    }
+}
+
+impl std::ops::AddAssign for NakCounts {
+    fn add_assign(&mut self, other: NakCounts) {
+        add!(self, other; sequence, invalid_request, remote_access, remote_operational);
     }
 }

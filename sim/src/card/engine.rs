@@ -4,12 +4,13 @@ use super::AsyncEvent;
 use super::config::CardConfig;
 use super::counters::Counters;
 use super::env::{Deed, Env, PriorityMask, Refusal};
+use super::qp::attributes::QpType;
 use super::qp::{Desk, Qp, State};
 use super::recent::Recent;
 use crate::memory::Memory;
 use crate::random::Stream;
 use crate::time::Time;
-use crate::wire::{Damage, Operation, Packet, Psn, QpNumber, Route, RouteTable, Service};
+use crate::wire::{Bth, Damage, Gid, Operation, Packet, Psn, QpNumber, Route, RouteTable, Service};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -21,6 +22,12 @@ pub struct Card {
     /// By number, from `first_qp` on; a destroyed one leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
+    /// Places of destroyed queue pairs, the longest empty first.
+    pub(super) freed: VecDeque<u32>,
+    /// Of packets for no queue pair, and of queue pairs that are destroyed.
+    pub(super) counters: Counters,
+    /// Multicast groups, and the queue pairs attached to each, by place.
+    pub(super) groups: Vec<(Gid, Vec<u32>)>,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
@@ -49,12 +56,17 @@ impl Card {
                 config,
                 memory: Memory::new(random),
                 cqs: Vec::new(),
-                counters: Counters::default(),
                 events: VecDeque::new(),
+                srqs: Vec::new(),
+                addresses: Vec::new(),
+                notifications: VecDeque::new(),
             },
             routes,
             qps: Vec::new(),
             first_qp,
+            freed: VecDeque::new(),
+            groups: Vec::new(),
+            counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
             pending: PriorityMask::NONE,
@@ -72,9 +84,19 @@ impl Card {
         &self.desk.config
     }
 
-    /// What it has counted.
-    pub fn counters(&self) -> &Counters {
-        &self.desk.counters
+    /// What it has counted: the sum over its queue pairs, destroyed ones included, and the packets that
+    /// were for none.
+    pub fn counters(&self) -> Counters {
+        let mut sum = self.counters;
+        for qp in self.qps.iter().flatten() {
+            sum += &qp.counters;
+        }
+        sum
+    }
+
+    /// What a queue pair has counted.
+    pub fn qp_counters(&self, number: QpNumber) -> Option<&Counters> {
+        self.qp(number).map(|qp| &qp.counters)
     }
 
     /// Rare events of a queue pair, the latest ones.
@@ -108,6 +130,7 @@ impl Card {
         match qp.state {
             State::Rts => qp.send_doorbell(now, &self.desk),
             State::Error => qp.flush(now, &mut self.desk),
+            State::Sqe => qp.flush_sends(now, &mut self.desk),
             _ => {}
         }
         self.after(index);
@@ -115,10 +138,14 @@ impl Card {
 
     /// Takes a packet that arrived, sent along `route`.
     pub fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
-        self.desk.counters.received_packets += 1;
         let outcome = self.dispatch(now, packet, route, env);
+        let qp = self
+            .index_of(packet.bth.dest_qp())
+            .and_then(|i| self.qps[i].as_deref_mut());
+        let counters = qp.map_or(&mut self.counters, |qp| &mut qp.counters);
+        counters.received_packets += 1;
         if let Err(why) = outcome {
-            self.desk.counters.refused.count(why);
+            counters.refused.count(why);
             env.observe(|| Deed::Refused {
                 packet: *packet,
                 why,
@@ -139,37 +166,83 @@ impl Card {
         if packet.bth.tver() != 0 {
             return Err(Refusal::Malformed);
         }
+        if packet.bth.dest_qp() == QpNumber::MULTICAST {
+            return self.dispatch_multicast(now, packet, route, env);
+        }
         let index = self
             .index_of(packet.bth.dest_qp())
             .ok_or(Refusal::UnknownQueuePair)?;
+        self.dispatch_to(index, now, packet, route, env)
+    }
+
+    /// A copy for each queue pair that is attached to the group.
+    #[cold]
+    fn dispatch_multicast<E: Env>(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        route: &Route,
+        env: &mut E,
+    ) -> Result<(), Refusal> {
+        let group = self
+            .groups
+            .iter()
+            .position(|(group, _)| *group == route.dst);
+        let group = group.ok_or(Refusal::UnknownQueuePair)?;
+        let mut outcome = Ok(());
+        for i in 0..self.groups[group].1.len() {
+            let index = self.groups[group].1[i] as usize;
+            if let Err(why) = self.dispatch_to(index, now, packet, route, env) {
+                outcome = Err(why);
+            }
+        }
+        outcome
+    }
+
+    #[inline]
+    fn dispatch_to<E: Env>(
+        &mut self,
+        index: usize,
+        now: Time,
+        packet: &Packet,
+        route: &Route,
+        env: &mut E,
+    ) -> Result<(), Refusal> {
         let qp = self.qps[index]
             .as_deref_mut()
             .ok_or(Refusal::UnknownQueuePair)?;
-        let path = match &qp.path {
-            Some(path) if !matches!(qp.state, State::Reset | State::Init | State::Error) => path,
-            _ => return Err(Refusal::WrongState),
+        if matches!(qp.state, State::Reset | State::Init | State::Error) {
+            return Err(Refusal::WrongState);
+        }
+        let config = &self.desk.config;
+        // A connection has one peer; a datagram may come from anyone.
+        let addressed = match &qp.path {
+            Some(path) => {
+                route.src == path.peer
+                    && route.dst == path.own
+                    && route.encapsulation == config.encapsulation
+            }
+            None => route.dst == config.gid || route.dst.is_multicast(),
         };
-        if route.src != path.peer
-            || route.dst != path.own
-            || route.encapsulation != self.desk.config.encapsulation
-        {
+        if !addressed {
             return Err(Refusal::WrongAddress);
         }
         let opcode = packet.bth.opcode();
         if opcode.operation() == Operation::Cnp {
-            self.desk.counters.cnps_received += 1;
+            qp.counters.cnps_received += 1;
             return Ok(());
         }
-        if opcode.service() != Service::Rc {
-            return Err(Refusal::WrongService);
-        }
-        if !pkeys_match(packet.bth.pkey(), crate::wire::Bth::DEFAULT_PKEY) {
+        if !pkeys_match(packet.bth.pkey(), Bth::DEFAULT_PKEY) {
             return Err(Refusal::BadPkey);
         }
-        let outcome = if opcode.is_response() {
-            qp.receive_response(now, packet, &mut self.desk, env)
-        } else {
-            qp.receive_request(now, packet, &mut self.desk, env)
+        let outcome = match (qp.init.qp_type, opcode.service()) {
+            (QpType::Rc, Service::Rc) if opcode.is_response() => {
+                qp.receive_response(now, packet, &mut self.desk, env)
+            }
+            (QpType::Rc, Service::Rc) => qp.receive_request(now, packet, &mut self.desk, env),
+            (QpType::Uc, Service::Uc) => qp.receive_uc(now, packet, &mut self.desk, env),
+            (QpType::Ud, Service::Ud) => qp.receive_ud(now, packet, route, &mut self.desk, env),
+            _ => Err(Refusal::WrongService),
         };
         self.after(index);
         outcome
@@ -209,7 +282,6 @@ impl Card {
             // The highest priority goes first.
             let priority = usable.ilog2() as u8;
             if let Some(packet) = self.next_of(now, priority, env) {
-                self.desk.counters.sent_packets += 1;
                 return Some(packet);
             }
             self.pending = self.pending.without(priority);
@@ -225,6 +297,7 @@ impl Card {
                 continue;
             };
             let packet = qp.next_response(now, &mut self.desk, env);
+            qp.counters.sent_packets += u64::from(packet.is_some());
             if packet.is_some() && qp.has_responses() {
                 self.lists[lists].responses.push_back(index);
             } else {
@@ -240,15 +313,13 @@ impl Card {
                 continue;
             };
             let packet = qp.next_request(now, &mut self.desk, env);
-            if packet.is_some() && qp.requester.has_work() {
-                self.lists[lists].requests.push_back(index);
-            } else {
-                qp.listed_request = false;
-            }
-            self.arm(index as usize);
+            qp.counters.sent_packets += u64::from(packet.is_some());
+            qp.listed_request = false;
             if packet.is_some() {
+                self.after(index as usize);
                 return packet;
             }
+            self.arm(index as usize);
         }
         None
     }
@@ -281,19 +352,21 @@ impl Card {
         let Some(qp) = self.qps[index].as_deref_mut() else {
             return;
         };
-        if let Some(path) = &qp.path {
-            if !qp.listed_response && qp.has_responses() {
-                qp.listed_response = true;
-                let p = path.response_priority;
-                self.lists[usize::from(p)].responses.push_back(index as u32);
-                self.pending = self.pending.with(p);
-            }
-            if !qp.listed_request && qp.requester.has_work() {
-                qp.listed_request = true;
-                let p = path.priority;
-                self.lists[usize::from(p)].requests.push_back(index as u32);
-                self.pending = self.pending.with(p);
-            }
+        if let Some(path) = &qp.path
+            && !qp.listed_response
+            && qp.has_responses()
+        {
+            qp.listed_response = true;
+            let p = path.response_priority;
+            self.lists[usize::from(p)].responses.push_back(index as u32);
+            self.pending = self.pending.with(p);
+        }
+        if !qp.listed_request && qp.requester.has_work() {
+            // A datagram that has no address yet shows that when it is asked for.
+            let p = qp.next_path(&self.desk).map_or(0, |path| path.priority);
+            qp.listed_request = true;
+            self.lists[usize::from(p)].requests.push_back(index as u32);
+            self.pending = self.pending.with(p);
         }
         self.arm(index);
     }

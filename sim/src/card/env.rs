@@ -60,6 +60,10 @@ pub enum Refusal {
     WrongAddress,
     /// The P_Key does not match (C9-43).
     BadPkey,
+    /// The Q_Key is not the queue pair's.
+    BadQkey,
+    /// A datagram does not fit the receive request (C9-205).
+    TooLong,
     /// Transport version, opcode or length cannot be.
     Malformed,
     /// A response nobody waits for.
@@ -78,13 +82,15 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 13] = [
+    pub const ALL: [Refusal; 15] = [
         Refusal::BadIcrc,
         Refusal::UnknownQueuePair,
         Refusal::WrongState,
         Refusal::WrongService,
         Refusal::WrongAddress,
         Refusal::BadPkey,
+        Refusal::BadQkey,
+        Refusal::TooLong,
         Refusal::Malformed,
         Refusal::Ghost,
         Refusal::Duplicate,
@@ -103,6 +109,8 @@ impl Refusal {
             Refusal::WrongService => "wrong-service",
             Refusal::WrongAddress => "wrong-address",
             Refusal::BadPkey => "bad-pkey",
+            Refusal::BadQkey => "bad-qkey",
+            Refusal::TooLong => "too-long",
             Refusal::Malformed => "malformed",
             Refusal::Ghost => "ghost",
             Refusal::Duplicate => "duplicate",

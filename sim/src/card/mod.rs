@@ -43,8 +43,9 @@ pub use qp::State;
 pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
 pub use recent::{Rare, Recent};
 pub use work::{
-    Completion, CompletionKind, CompletionQueue, CqId, PostError, QueuePair, RecvRequest, Remote,
-    SendRequest, Sge, Status, Work,
+    AddressHandle, Completion, CompletionKind, CompletionQueue, CqId, Datagram, MAX_INLINE,
+    MAX_MESSAGE_LEN, PostError, QueuePair, RecvRequest, Remote, SendRequest, Sge,
+    SharedReceiveQueue, SrqId, Status, Work,
 };
 
 use crate::wire::QpNumber;
@@ -64,6 +65,19 @@ pub enum AsyncEvent {
     CommunicationEstablished(QpNumber),
     /// Nothing of the send queue is under way any more.
     SqDrained(QpNumber),
+    /// A queue pair with a shared receive queue is in error and takes nothing from it any more.
+    LastWqeReached(QpNumber),
+    /// Fewer requests than its limit wait in a shared receive queue; the limit is zero from here on.
+    SrqLimitReached(SrqId),
+}
+
+/// Which completion a program wants to be told of (`ibv_req_notify_cq`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notify {
+    /// The next one.
+    Next,
+    /// The next one that the peer has asked for by the solicited event bit, or that is an error.
+    Solicited,
 }
 
 /// The card's side of a completion queue.
@@ -71,6 +85,7 @@ pub enum AsyncEvent {
 pub(crate) struct Cq {
     ring: queue::Writer<Completion>,
     overrun: bool,
+    armed: Option<Notify>,
     /// Queue pairs that complete into it.
     pub(crate) users: u32,
 }
@@ -79,6 +94,19 @@ impl Cq {
     /// Adds a completion; false if there is no room or has not been once.
     fn push(&mut self, c: Completion) -> bool {
         !self.overrun && self.ring.push(c).is_ok()
+    }
+
+    /// After a completion was added: true if the program is to be told, which disarms it.
+    fn notifies(&mut self, solicited: bool) -> bool {
+        let due = match self.armed {
+            Some(Notify::Next) => true,
+            Some(Notify::Solicited) => solicited,
+            None => false,
+        };
+        if due {
+            self.armed = None;
+        }
+        due
     }
 
     /// Marks it as overrun; true the first time.

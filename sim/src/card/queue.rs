@@ -154,6 +154,11 @@ impl<T: Copy + Send> Reader<T> {
         self.ring.head.0.store(self.head, Release);
     }
 
+    /// The most entries the ring holds.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity as u32
+    }
+
     /// Takes the oldest entry out.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {

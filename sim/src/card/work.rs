@@ -1,8 +1,9 @@
 //! Work requests and completions: what a program gives its card and what it gets back.
 
 use super::qp::State;
+use super::qp::attributes::QpType;
 use super::queue::{Reader, Writer, ring};
-use crate::memory::LocalKey;
+use crate::memory::{Binding, LocalKey};
 use crate::wire::{Immediate, QpNumber, RemoteKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -41,9 +42,114 @@ pub enum Work {
     Write(Remote),
     /// RDMA WRITE with immediate data.
     WriteImmediate(Remote, Immediate),
+    /// SEND that ends the validity of a key of the peer's.
+    SendInvalidate(RemoteKey),
     /// RDMA READ.
     Read(Remote),
+    /// Atomic compare and swap of eight bytes.
+    CompareSwap {
+        /// Where, 8-byte aligned.
+        at: Remote,
+        /// What must be there.
+        compare: u64,
+        /// What is then put there.
+        swap: u64,
+    },
+    /// Atomic fetch and add of eight bytes.
+    FetchAdd {
+        /// Where, 8-byte aligned.
+        at: Remote,
+        /// What is added.
+        add: u64,
+    },
+    /// ATOMIC WRITE of eight bytes (annex A19).
+    AtomicWrite(Remote),
+    /// Binds a window of type 2 to part of a region. Nothing is sent.
+    BindWindow {
+        /// The window's key from here on: the old one with another low byte.
+        key: RemoteKey,
+        /// Part of a region, and what peers may do there.
+        binding: Binding,
+    },
+    /// Ends the validity of a key of one's own. Nothing is sent.
+    LocalInvalidate(RemoteKey),
 }
+
+impl Work {
+    /// True if it carries data to the peer.
+    #[inline]
+    pub const fn sends_data(self) -> bool {
+        matches!(
+            self,
+            Work::Send
+                | Work::SendImmediate(_)
+                | Work::SendInvalidate(_)
+                | Work::Write(_)
+                | Work::WriteImmediate(..)
+                | Work::AtomicWrite(_)
+        )
+    }
+
+    /// True if it takes a receive request of the peer's.
+    #[inline]
+    pub const fn takes_receive(self) -> bool {
+        matches!(
+            self,
+            Work::Send
+                | Work::SendImmediate(_)
+                | Work::SendInvalidate(_)
+                | Work::WriteImmediate(..)
+        )
+    }
+
+    /// True if the peer keeps its answer for repetition, so that the number outstanding is limited: READ
+    /// and atomics.
+    #[inline]
+    pub const fn takes_resource(self) -> bool {
+        matches!(
+            self,
+            Work::Read(_) | Work::CompareSwap { .. } | Work::FetchAdd { .. } | Work::AtomicWrite(_)
+        )
+    }
+
+    /// True if nothing is sent for it.
+    #[inline]
+    pub const fn is_local(self) -> bool {
+        matches!(self, Work::BindWindow { .. } | Work::LocalInvalidate(_))
+    }
+
+    /// True if a queue pair of this type can do it.
+    pub const fn fits(self, qp_type: QpType) -> bool {
+        match qp_type {
+            QpType::Rc => true,
+            QpType::Uc => matches!(
+                self,
+                Work::Send
+                    | Work::SendImmediate(_)
+                    | Work::Write(_)
+                    | Work::WriteImmediate(..)
+                    | Work::BindWindow { .. }
+                    | Work::LocalInvalidate(_)
+            ),
+            QpType::Ud => matches!(self, Work::Send | Work::SendImmediate(_)),
+        }
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram {
+    /// Address.
+    pub address: AddressHandle,
+    /// Queue pair there.
+    pub qp: QpNumber,
+    /// Its Q_Key. If the top bit is set, the sender's own Q_Key is sent instead (C10-15).
+    pub qkey: u32,
+}
+
+/// An address handle: names an address vector that the card knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AddressHandle(pub(crate) u32);
 
 /// A send request (`ibv_send_wr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,9 +164,32 @@ pub struct SendRequest<'a> {
     pub signaled: bool,
     /// Set the solicited event bit.
     pub solicited: bool,
-    /// Wait until earlier READs are done (10.8.3.3).
+    /// Wait until earlier READs and atomics are done (10.8.3.3).
     pub fence: bool,
+    /// Data that is taken now instead of from `sges`, at most [`MAX_INLINE`] bytes.
+    pub inline: Option<&'a [u8]>,
+    /// Where it goes, on a queue pair for datagrams.
+    pub to: Option<Datagram>,
 }
+
+impl<'a> SendRequest<'a> {
+    /// A request that asks for a completion, and for nothing else out of the ordinary.
+    pub const fn new(wr_id: u64, work: Work, sges: &'a [Sge]) -> SendRequest<'a> {
+        SendRequest {
+            wr_id,
+            work,
+            sges,
+            signaled: true,
+            solicited: false,
+            fence: false,
+            inline: None,
+            to: None,
+        }
+    }
+}
+
+/// The most bytes of inline data (ConnectX: some hundreds, by configuration).
+pub const MAX_INLINE: usize = 256;
 
 /// A receive request (`ibv_recv_wr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +214,8 @@ pub enum Status {
     LocalProtectionError = 4,
     /// The queue pair went into the error state first.
     WorkRequestFlushed = 5,
+    /// A memory window could not be bound.
+    WindowBindError = 6,
     /// The peer answered with something that does not fit the request.
     BadResponse = 7,
     /// The peer's WRITE or the request's own data ran into a local protection error on a receive.
@@ -103,12 +234,13 @@ pub enum Status {
 
 impl Status {
     /// All of them, in the order of their values.
-    pub const ALL: [Status; 12] = [
+    pub const ALL: [Status; 13] = [
         Status::Success,
         Status::LocalLengthError,
         Status::LocalQpOperationError,
         Status::LocalProtectionError,
         Status::WorkRequestFlushed,
+        Status::WindowBindError,
         Status::BadResponse,
         Status::LocalAccessError,
         Status::RemoteInvalidRequest,
@@ -126,6 +258,7 @@ impl Status {
             Status::LocalQpOperationError => "loc-qp-op-err",
             Status::LocalProtectionError => "loc-prot-err",
             Status::WorkRequestFlushed => "wr-flush-err",
+            Status::WindowBindError => "mw-bind-err",
             Status::BadResponse => "bad-resp-err",
             Status::LocalAccessError => "loc-access-err",
             Status::RemoteInvalidRequest => "rem-inv-req-err",
@@ -152,6 +285,16 @@ pub enum CompletionKind {
     Write,
     /// An RDMA READ of this queue pair.
     Read,
+    /// A compare-and-swap of this queue pair.
+    CompareSwap,
+    /// A fetch-and-add of this queue pair.
+    FetchAdd,
+    /// An ATOMIC WRITE of this queue pair.
+    AtomicWrite,
+    /// A window was bound.
+    BindWindow,
+    /// A key was invalidated.
+    LocalInvalidate,
     /// A receive request took a SEND.
     Receive,
     /// A receive request was used up by a WRITE with immediate data.
@@ -173,6 +316,12 @@ pub struct Completion {
     pub byte_len: u32,
     /// Immediate data that came with it.
     pub immediate: Option<Immediate>,
+    /// Key that the peer's SEND has ended the validity of.
+    pub invalidated: Option<RemoteKey>,
+    /// Queue pair that sent a datagram; 0 for connections.
+    pub src_qp: QpNumber,
+    /// A datagram's buffer begins with 40 bytes for the GRH or IP header.
+    pub grh: bool,
 }
 
 /// Why a request was not taken (posting fails at once, nothing is queued).
@@ -192,6 +341,23 @@ pub enum PostError {
         /// Elements the queue was made for.
         limit: u32,
     },
+    /// Too much inline data, or inline data that does not go with the operation.
+    #[error("{len} bytes of inline data; the limit for this request is {limit}")]
+    Inline {
+        /// Bytes given.
+        len: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// The queue pair's service does not have the operation.
+    #[error("{0:?} is not an operation of this queue pair's service")]
+    Unsupported(Work),
+    /// A datagram without destination, or a destination on a connection.
+    #[error("a destination belongs to datagrams, and to each of them")]
+    Destination,
+    /// Receive requests go to the shared receive queue.
+    #[error("the queue pair takes its receive requests from a shared receive queue")]
+    SharedReceiveQueue,
     /// The state does not allow posting here (C10-22, C10-25, C10-29).
     #[error("a queue pair in {state} takes no {queue} requests")]
     WrongState {
@@ -210,6 +376,9 @@ pub(crate) struct SendEntry {
     /// Sum of the elements' lengths; checked against [`MAX_MESSAGE_LEN`] when it is its turn.
     pub(crate) len: u64,
     pub(crate) sges: SgeRun,
+    /// Inline data, in the ring of the queue's own.
+    pub(crate) inline: SgeRun,
+    pub(crate) to: Option<Datagram>,
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
@@ -266,6 +435,7 @@ pub(crate) struct WorkReader<E> {
 impl<E: Copy + Send> WorkReader<E> {
     /// Takes the oldest entry out. Its elements, which `run` names, go first: the program counts on
     /// finding room for elements wherever it finds room for an entry.
+    #[inline]
     pub(crate) fn retire(&mut self, run: impl FnOnce(&E) -> SgeRun) -> Option<E> {
         let entry = *self.entries.get(self.entries.head())?;
         self.sges.tail();
@@ -296,11 +466,8 @@ pub(crate) fn work_queue<E: Copy + Send>(
 }
 
 impl<E: Copy + Send> WorkWriter<E> {
-    fn post(
-        &mut self,
-        sges: &[Sge],
-        entry: impl FnOnce(SgeRun, u64) -> E,
-    ) -> Result<(), PostError> {
+    /// Sees that there is room for an entry with these elements.
+    fn check(&mut self, sges: &[Sge]) -> Result<(), PostError> {
         if sges.len() > self.max_sge as usize {
             return Err(PostError::TooManySges {
                 count: sges.len(),
@@ -312,6 +479,11 @@ impl<E: Copy + Send> WorkWriter<E> {
                 capacity: self.entries.capacity(),
             });
         }
+        Ok(())
+    }
+
+    /// Queues an entry, for which there is room.
+    fn post(&mut self, sges: &[Sge], entry: impl FnOnce(SgeRun, u64) -> E) {
         let run = SgeRun {
             first: self.sges.tail(),
             count: sges.len() as u32,
@@ -323,18 +495,27 @@ impl<E: Copy + Send> WorkWriter<E> {
             let _ = self.sges.push(*sge);
         }
         let _ = self.entries.push(entry(run, len));
-        Ok(())
     }
 }
+
+/// Bytes of a piece of inline data.
+pub(crate) const CHUNK: usize = 64;
+
+/// A piece of inline data.
+pub(crate) type Chunk = [u8; CHUNK];
 
 /// The program's side of a queue pair: posting work. The card is told by
 /// [`Card::doorbell`](super::Card::doorbell).
 #[derive(Debug)]
 pub struct QueuePair {
     pub(crate) number: QpNumber,
+    pub(crate) qp_type: QpType,
     pub(crate) state: Arc<SharedState>,
     pub(crate) send: WorkWriter<SendEntry>,
-    pub(crate) recv: WorkWriter<RecvEntry>,
+    pub(crate) chunks: Writer<Chunk>,
+    pub(crate) max_inline: u32,
+    /// None if it takes its receive requests from a shared receive queue.
+    pub(crate) recv: Option<WorkWriter<RecvEntry>>,
 }
 
 impl QueuePair {
@@ -357,15 +538,52 @@ impl QueuePair {
                 queue: "send",
             });
         }
-        self.send.post(request.sges, |sges, len| SendEntry {
+        if !request.work.fits(self.qp_type) {
+            return Err(PostError::Unsupported(request.work));
+        }
+        if request.to.is_some() != (self.qp_type == QpType::Ud) {
+            return Err(PostError::Destination);
+        }
+        let data = request.inline.unwrap_or_default();
+        let limit = if request.work.sends_data() {
+            self.max_inline as usize
+        } else {
+            0
+        };
+        if data.len() > limit {
+            return Err(PostError::Inline {
+                len: data.len(),
+                limit,
+            });
+        }
+        let sges = if request.inline.is_some() {
+            &[]
+        } else {
+            request.sges
+        };
+        self.send.check(sges)?;
+        let inline = SgeRun {
+            first: self.chunks.tail(),
+            count: data.len().div_ceil(CHUNK) as u32,
+        };
+        for piece in data.chunks(CHUNK) {
+            let mut chunk = [0; CHUNK];
+            chunk[..piece.len()].copy_from_slice(piece);
+            // Cannot be full: there is a free entry, and each entry has its share of chunks.
+            let _ = self.chunks.push(chunk);
+        }
+        self.send.post(sges, |sges, len| SendEntry {
             wr_id: request.wr_id,
             work: request.work,
-            len,
+            len: len + data.len() as u64,
             sges,
+            inline,
+            to: request.to,
             signaled: request.signaled,
             solicited: request.solicited,
             fence: request.fence,
-        })
+        });
+        Ok(())
     }
 
     /// Queues a receive request.
@@ -377,11 +595,8 @@ impl QueuePair {
                 queue: "receive",
             });
         }
-        self.recv.post(request.sges, |sges, len| RecvEntry {
-            wr_id: request.wr_id,
-            len,
-            sges,
-        })
+        let recv = self.recv.as_mut().ok_or(PostError::SharedReceiveQueue)?;
+        post_recv(recv, request)
     }
 
     /// Send requests that can be posted now.
@@ -389,9 +604,50 @@ impl QueuePair {
         self.send.entries.free()
     }
 
-    /// Receive requests that can be posted now.
+    /// Receive requests that can be posted now; none on one with a shared receive queue.
     pub fn recv_room(&mut self) -> u32 {
-        self.recv.entries.free()
+        self.recv.as_mut().map_or(0, |r| r.entries.free())
+    }
+}
+
+fn post_recv(
+    queue: &mut WorkWriter<RecvEntry>,
+    request: &RecvRequest<'_>,
+) -> Result<(), PostError> {
+    queue.check(request.sges)?;
+    queue.post(request.sges, |sges, len| RecvEntry {
+        wr_id: request.wr_id,
+        len,
+        sges,
+    });
+    Ok(())
+}
+
+/// Names a shared receive queue of a card.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub(crate) u32);
+
+/// The program's side of a shared receive queue.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    pub(crate) id: SrqId,
+    pub(crate) queue: WorkWriter<RecvEntry>,
+}
+
+impl SharedReceiveQueue {
+    /// Its name on the card.
+    pub fn id(&self) -> SrqId {
+        self.id
+    }
+
+    /// Queues a receive request.
+    pub fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        post_recv(&mut self.queue, request)
+    }
+
+    /// Receive requests that can be posted now.
+    pub fn room(&mut self) -> u32 {
+        self.queue.entries.free()
     }
 }
 

@@ -184,3 +184,42 @@ impl Host for Bare {
         Time::NEVER
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, Topology};
+    use crate::time::Span;
+
+    #[test]
+    fn two_bare_hosts_fill_their_link_with_data_and_acks() {
+        let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
+        let topology = Topology::back_to_back(link);
+        let config = Config {
+            payload: PayloadMode::Counted,
+            ..Config::default()
+        };
+        let table = config.routes.clone();
+        let [a, b] = topology.hosts() else {
+            unreachable!("two hosts")
+        };
+        let mut network = Network::new(&topology, config, (), |id, _| {
+            let (from, to) = if id.index() == 0 { (a, b) } else { (b, a) };
+            Bare::new(table.clone()).sending(&route(from, to, 0xc000), 1000, 1024)
+        })
+        .unwrap();
+        assert!(network.run_until_idle(Time::NEVER));
+        for host in network.hosts() {
+            assert_eq!(
+                (host.sent, host.received, host.acknowledged),
+                (1000, 1000, 1000)
+            );
+            // 1000 data frames of 1086 + 20 bytes; of the ACKs of 66 + 20 bytes all but those that
+            // the last round trip holds back go between them, and then that round trip.
+            let data_and_acks = 1000 * (1106 + 86) * 80;
+            let round_trip = 2 * 1_000_000 + (1106 + 86) * 80;
+            let last = host.last.as_ps();
+            assert!((data_and_acks..data_and_acks + round_trip).contains(&last));
+        }
+    }
+}

@@ -47,6 +47,7 @@ impl fmt::Display for DropCause {
 
 /// What has happened on one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(C)]
 pub struct ChannelCounters {
     /// Frames transmitted, those included that a fault then dropped.
     pub frames: u64,

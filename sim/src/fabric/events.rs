@@ -5,21 +5,23 @@
 //! move in as the wheel turns. Because that happens before anything new can be put into the slots
 //! that came into reach, an event needs no sequence number in the wheel: it goes behind those of the
 //! same time, and the order is exactly that of (time, insertion).
+//!
+//! An event is the number of its source, and a source has one event at a time, so that its place in
+//! the lists is its own and nothing is allocated.
 
 use crate::time::Time;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-const SLOTS: usize = 2048;
+const SLOTS: usize = 4096;
 const WORDS: usize = SLOTS / 64;
 const NONE: u32 = u32::MAX;
 
 /// Events in the order of (time, insertion).
 #[derive(Clone, Debug)]
-pub struct EventQueue<E> {
-    nodes: Vec<Node<E>>,
-    /// First of the unused nodes, linked by `next`.
-    free: u32,
+pub struct EventQueue {
+    /// By source.
+    nodes: Vec<Node>,
     /// The last event of each slot; its `next` is the first one.
     tails: Box<[u32; SLOTS]>,
     /// One bit per slot that holds an event.
@@ -33,33 +35,42 @@ pub struct EventQueue<E> {
     /// When an event from here on is taken, the horizon moves. It is not moved for every event.
     turn: Time,
     shift: u32,
-    far: BinaryHeap<Far<E>>,
+    far: BinaryHeap<Far>,
     far_pushed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node<E> {
+struct Node {
     time: Time,
-    event: E,
+    /// The event behind it in its slot; behind the last one comes the first.
     next: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Far<E> {
-    time: Time,
-    sequence: u64,
-    event: E,
+impl Node {
+    const UNUSED: Node = Node {
+        time: Time::NEVER,
+        next: NONE,
+    };
 }
 
-impl<E: Copy> EventQueue<E> {
+#[derive(Clone, Copy, Debug)]
+struct Far {
+    time: Time,
+    sequence: u64,
+    source: u32,
+}
+
+impl EventQueue {
     /// An empty queue whose wheel reaches at least `reach` picoseconds ahead; events further ahead than
     /// that are put in order more slowly.
-    pub fn new(reach: u64) -> EventQueue<E> {
+    ///
+    /// Sources are numbered from 0 to `sources` - 1, and there may be more with
+    /// [`EventQueue::add_source`].
+    pub fn new(reach: u64, sources: usize) -> EventQueue {
         // The horizon may have come nearer by a quarter of the wheel before it is moved.
         let width = (reach / (SLOTS - SLOTS / 4) as u64 + 1).next_power_of_two();
         let mut queue = EventQueue {
-            nodes: Vec::new(),
-            free: NONE,
+            nodes: vec![Node::UNUSED; sources],
             tails: Box::new([NONE; SLOTS]),
             words: [0; WORDS],
             summary: 0,
@@ -74,33 +85,41 @@ impl<E: Copy> EventQueue<E> {
         queue
     }
 
-    /// Adds an event. `time` must not be before the last event taken.
-    #[inline]
-    pub fn push(&mut self, time: Time, event: E) {
+    /// One more source; gives its number.
+    pub fn add_source(&mut self) -> u32 {
+        self.nodes.push(Node::UNUSED);
+        (self.nodes.len() - 1) as u32
+    }
+
+    /// Adds the event of `source`, which must have none. `time` must not be before the last event taken,
+    /// nor [`Time::NEVER`] or within a turn of the wheel of it.
+    #[inline(always)]
+    pub fn push(&mut self, time: Time, source: u32) {
         if time < self.horizon {
-            self.hang(time, event);
+            self.hang(time, source);
         } else {
-            self.push_far(time, event);
+            self.push_far(time, source);
         }
     }
 
-    /// Takes the first event, unless it lies after `limit`.
-    #[inline]
-    pub fn pop_until(&mut self, limit: Time) -> Option<(Time, E)> {
+    /// Takes the first event, unless it lies after `limit`, and gives its source.
+    #[inline(always)]
+    pub fn pop_until(&mut self, limit: Time) -> Option<(Time, u32)> {
         if self.summary == 0 && !self.turn_to_far(limit) {
             return None;
         }
         let i = self.first_slot();
+        // A slice of its own, so that a store into it is not taken for a change of its bounds.
+        let nodes = self.nodes.as_mut_slice();
         let tail = self.tails[i];
-        let last = &mut self.nodes[tail as usize];
+        let last = &mut nodes[tail as usize];
         let head = last.next;
-        let (time, event);
+        let time;
         if head == tail {
-            (time, event) = (last.time, last.event);
+            time = last.time;
             if time > limit {
                 return None;
             }
-            last.next = self.free;
             self.tails[i] = NONE;
             let word = &mut self.words[i / 64];
             *word &= !(1 << (i % 64));
@@ -108,21 +127,18 @@ impl<E: Copy> EventQueue<E> {
                 self.summary &= !(1 << (i / 64));
             }
         } else {
-            let first = &mut self.nodes[head as usize];
-            (time, event) = (first.time, first.event);
+            let first = nodes[head as usize];
+            time = first.time;
             if time > limit {
                 return None;
             }
-            let next = first.next;
-            first.next = self.free;
-            self.nodes[tail as usize].next = next;
+            nodes[tail as usize].next = first.next;
         }
-        self.free = head;
         self.cursor = i;
         if time >= self.turn {
             self.move_horizon(time);
         }
-        Some((time, event))
+        Some((time, head))
     }
 
     /// When the first event is due.
@@ -135,8 +151,20 @@ impl<E: Copy> EventQueue<E> {
         Some(self.nodes[head as usize].time)
     }
 
+    /// True if there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.summary == 0 && self.far.is_empty()
+    }
+
+    /// Lets events begin at `now` again, which may be before the last one taken; there must be none.
+    pub fn restart(&mut self, now: Time) {
+        debug_assert!(self.is_empty());
+        self.cursor = (now.as_ps() >> self.shift) as usize % SLOTS;
+        self.move_horizon(now);
+    }
+
     /// The first slot from the cursor on that holds an event; there must be one.
-    #[inline]
+    #[inline(always)]
     fn first_slot(&self) -> usize {
         let from = self.cursor;
         let word = self.words[from / 64 % WORDS] >> (from % 64);
@@ -152,66 +180,43 @@ impl<E: Copy> EventQueue<E> {
 
     // Where an event is pushed is where the time goes; a call would cost a quarter of it.
     #[inline(always)]
-    fn hang(&mut self, time: Time, event: E) {
+    fn hang(&mut self, time: Time, source: u32) {
         let i = (time.as_ps() >> self.shift) as usize % SLOTS;
-        if self.free == NONE {
-            self.grow(time, event);
-        }
-        let n = self.free;
-        let node = &mut self.nodes[n as usize];
-        self.free = node.next;
-        node.time = time;
-        node.event = event;
+        let nodes = self.nodes.as_mut_slice();
         let tail = self.tails[i];
+        let mut next = source;
         if tail == NONE {
-            node.next = n;
-            self.tails[i] = n;
+            self.tails[i] = source;
             self.words[i / 64] |= 1 << (i % 64);
             self.summary |= 1 << (i / 64);
-            return;
-        }
-        let last = &mut self.nodes[tail as usize];
-        if time >= last.time {
-            let first = last.next;
-            last.next = n;
-            self.tails[i] = n;
-            self.nodes[n as usize].next = first;
         } else {
-            self.squeeze_in(n, tail, time);
-        }
-    }
-
-    /// Links node `n` into the list of `tail`, which lies after it.
-    fn squeeze_in(&mut self, n: u32, tail: u32, time: Time) {
-        let mut before = tail;
-        loop {
-            let next = self.nodes[before as usize].next;
-            if self.nodes[next as usize].time > time {
-                self.nodes[n as usize].next = next;
-                self.nodes[before as usize].next = n;
-                return;
+            let last = &mut nodes[tail as usize];
+            next = last.next;
+            if time >= last.time {
+                last.next = source;
+                self.tails[i] = source;
+            } else {
+                // Somewhere before the last one, so this ends.
+                let mut before = tail;
+                while nodes[next as usize].time <= time {
+                    before = next;
+                    next = nodes[next as usize].next;
+                }
+                nodes[before as usize].next = source;
             }
-            before = next;
         }
-    }
-
-    /// Makes one unused node.
-    #[cold]
-    fn grow(&mut self, time: Time, event: E) {
-        self.free = self.nodes.len() as u32;
-        self.nodes.push(Node {
-            time,
-            event,
-            next: NONE,
-        });
+        let node = &mut nodes[source as usize];
+        node.time = time;
+        node.next = next;
     }
 
     #[cold]
-    fn push_far(&mut self, time: Time, event: E) {
+    fn push_far(&mut self, time: Time, source: u32) {
+        debug_assert!(time.as_ps() < 3 << 62, "an event at {time} never comes");
         self.far.push(Far {
             time,
             sequence: self.far_pushed,
-            event,
+            source,
         });
         self.far_pushed += 1;
     }
@@ -239,36 +244,36 @@ impl<E: Copy> EventQueue<E> {
             |slots: usize| Time::from_ps((slot + slots as u64).saturating_mul(1 << self.shift));
         self.turn = ahead(SLOTS / 4);
         self.horizon = ahead(SLOTS);
-        while let Some(&Far { time, event, .. }) = self.far.peek() {
+        while let Some(&Far { time, source, .. }) = self.far.peek() {
             if time >= self.horizon {
                 break;
             }
             self.far.pop();
-            self.hang(time, event);
+            self.hang(time, source);
         }
     }
 }
 
 /// The greatest is the first in (time, insertion), as [`BinaryHeap`] wants it.
-impl<E> Ord for Far<E> {
-    fn cmp(&self, other: &Far<E>) -> Ordering {
+impl Ord for Far {
+    fn cmp(&self, other: &Far) -> Ordering {
         (other.time, other.sequence).cmp(&(self.time, self.sequence))
     }
 }
 
-impl<E> PartialOrd for Far<E> {
-    fn partial_cmp(&self, other: &Far<E>) -> Option<Ordering> {
+impl PartialOrd for Far {
+    fn partial_cmp(&self, other: &Far) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Far<E> {
-    fn eq(&self, other: &Far<E>) -> bool {
+impl PartialEq for Far {
+    fn eq(&self, other: &Far) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Far<E> {}
+impl Eq for Far {}
 
 #[cfg(test)]
 mod tests {
@@ -277,7 +282,7 @@ mod tests {
 
     #[test]
     fn events_of_one_time_come_in_the_order_of_insertion() {
-        let mut q = EventQueue::new(1_000_000);
+        let mut q = EventQueue::new(1_000_000, 200);
         for n in 0..10 {
             q.push(Time::from_ps(5_000), n);
             q.push(Time::from_ps(5_000_000_000), 100 + n);
@@ -290,7 +295,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_beyond_the_limit_and_earlier_events_still_fit_in() {
-        let mut q = EventQueue::new(1 << 20);
+        let mut q = EventQueue::new(1 << 20, 4);
         q.push(Time::from_ps(900_000), 1);
         q.push(Time::from_ps(90_000_000_000), 2);
         assert_eq!(q.pop_until(Time::from_ps(899_999)), None);
@@ -332,12 +337,13 @@ mod tests {
                 1..400,
             ),
         ) {
-            let mut q = EventQueue::new(reach);
-            let mut model: Vec<(u64, usize)> = Vec::new();
+            let mut q = EventQueue::new(reach, 0);
+            let mut model: Vec<(u64, u32)> = Vec::new();
             let mut now = 0;
-            for (n, step) in script.into_iter().enumerate() {
+            for step in script {
                 match step {
                     Do::Push(ahead) => {
+                        let n = q.add_source();
                         q.push(Time::from_ps(now + ahead), n);
                         model.push((now + ahead, n));
                     }

@@ -157,35 +157,37 @@ pub(super) enum End {
 /// Picoseconds in a second, times bits in a byte.
 const PS_TIMES_BITS: u64 = 8_000_000_000_000;
 
-/// One direction of a link while the network runs.
+/// One direction of a link while the network runs. What every packet needs stands in front, in one
+/// cache line.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Channel {
     /// When the transmitter has sent what it has.
     free_at: Time,
-    /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
-    carry: u64,
     /// Whole picoseconds per byte, and what is left over in units of 1 / rate picoseconds.
     whole: u64,
     rest: u64,
-    rate: u64,
     delay: Span,
     /// Packets on the way, in the order they arrive.
     pub(super) flying: Row,
+    pub(super) from: End,
+    pub(super) to: End,
     /// The longest frame without a VLAN tag.
     pub(super) max_frame: u16,
     /// A wake-up for the transmitter is among the events.
     pub(super) awaited: bool,
     /// There are fault injectors.
     pub(super) faulty: bool,
-    pub(super) to: End,
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
+    /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
+    carry: u64,
+    rate: u64,
 }
 
 impl Channel {
-    pub(super) fn new(spec: &LinkSpec, queue: OutputQueue, to: End) -> Channel {
+    pub(super) fn new(spec: &LinkSpec, queue: OutputQueue, from: End, to: End) -> Channel {
         let rate = spec.rate.bps();
         Channel {
             free_at: Time::ZERO,
@@ -193,11 +195,13 @@ impl Channel {
             whole: PS_TIMES_BITS / rate,
             rest: PS_TIMES_BITS % rate,
             rate,
-            delay: spec.delay,
+            // So far off that it never ends, but no sum overflows.
+            delay: spec.delay.min(Span::from_ps(1 << 62)),
             flying: Row::EMPTY,
             max_frame: spec.mtu.saturating_add(18),
             awaited: false,
             faulty: false,
+            from,
             to,
             queue,
             counters: ChannelCounters::default(),
@@ -216,7 +220,7 @@ impl Channel {
         self.free_at
     }
 
-    /// The priorities that may be sent.
+    /// The priorities that may be sent. Whoever pulls, from a host or a queue, asks here.
     #[inline]
     pub(super) fn ready(&self) -> PriorityMask {
         PriorityMask::ALL
@@ -224,7 +228,7 @@ impl Channel {
 
     /// Puts a frame on the wire, which must be free, and gives its arrival: the instant when the whole
     /// of it, gap included, has reached the other end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn occupy(&mut self, now: Time, frame_len: u16) -> Time {
         let bytes = u64::from(frame_len.max(MIN_FRAME)) + u64::from(FRAME_OVERHEAD);
         let mut span = bytes * self.whole;
@@ -235,8 +239,9 @@ impl Channel {
             span += rest / self.rate;
             self.carry = rest % self.rate;
         }
-        self.free_at = now + Span::from_ps(span);
-        self.free_at + self.delay
+        // Plain sums: saturating ones cost more than the rest, and 213 days are never reached.
+        self.free_at = Time::from_ps(now.as_ps() + span);
+        Time::from_ps(self.free_at.as_ps() + self.delay.as_ps())
     }
 }
 
@@ -246,7 +251,7 @@ mod tests {
 
     fn channel(bps: u64) -> Channel {
         let spec = LinkSpec::new(Rate::from_bps(bps).unwrap(), Span::from_us(1));
-        Channel::new(&spec, OutputQueue::new(0), End::Host(1))
+        Channel::new(&spec, OutputQueue::new(0), End::Host(0), End::Host(1))
     }
 
     #[test]

@@ -346,14 +346,10 @@ impl Machine {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = self.card.register(self.pd, storage, access)?;
         let qp = self.card.create_qp(&QpInit {
-            qp_type: QpType::Rc,
-            pd: self.pd,
-            send_cq: self.cq.id(),
-            recv_cq: self.cq.id(),
             max_send_wr: if passive { 1 } else { spec.depth },
             max_recv_wr: if passive { spec.recv_depth.max(1) } else { 1 },
             max_send_sge: spec.sges,
-            max_recv_sge: 1,
+            ..QpInit::new(QpType::Rc, self.pd, self.cq.id(), 1)
         })?;
         if self.roles.is_empty() {
             self.first_qp = qp.number().get();
@@ -494,8 +490,7 @@ impl Flow {
                 sges: &self.sges,
                 signaled: (n + 1).is_multiple_of(self.spec.signal_every.into())
                     || n + 1 == self.spec.count,
-                solicited: false,
-                fence: false,
+                ..SendRequest::new(n, Work::Send, &self.sges)
             };
             if self.qp.post_send(&request).is_err() {
                 // The queue pair is in error; its completions say so.

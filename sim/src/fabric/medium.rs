@@ -7,18 +7,24 @@ use super::faults::injector::Injectors;
 use super::link::{Channel, ChannelId};
 use super::observer::{Observer, Sight};
 use super::packets::Packets;
-use super::pool::PayloadPool;
+use super::pool::{PayloadMode, PayloadPool};
 use super::routing::Flows;
 use super::topology::HostId;
 use crate::card::{Deed, Env};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::wire::Payload;
 
 /// What all channels and hosts share.
 #[derive(Debug)]
 pub(super) struct Medium<O> {
     pub(super) clock: Time,
-    pub(super) events: EventQueue<Event>,
+    pub(super) events: EventQueue,
+    /// By source, beyond those of the channels.
+    others: Vec<Other>,
+    /// Sources of others that have had their event.
+    spare: Vec<u32>,
+    /// The first source of others.
+    first_other: u32,
     pub(super) packets: Packets,
     pub(super) flows: Flows,
     pub(super) pool: PayloadPool,
@@ -28,32 +34,37 @@ pub(super) struct Medium<O> {
     pub(super) observer: O,
 }
 
-/// Something that happens: a kind in the top three bits, and to whom. Small, because events are copied
-/// in and out of the queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Event(pub(super) u32);
+/// The number of an event's source: two for each channel, then one for each other thing that goes on.
+pub(super) struct Source;
 
-impl Event {
+impl Source {
     /// The first packet on a channel's way has arrived.
-    pub(super) const ARRIVAL: u32 = 0;
-    /// A switch port's channel is free, and something waits for it.
-    pub(super) const DRAIN: u32 = 1;
-    /// A host's channel is free, and the host may have something to send.
-    pub(super) const PULL: u32 = 2;
-    /// A host's deadline.
-    pub(super) const TIMER: u32 = 3;
-    /// A packet that a fault delayed has arrived.
-    pub(super) const LATE: u32 = 4;
-    /// A packet held back on a channel has waited for as long as it may.
-    pub(super) const OVERDUE: u32 = 5;
-
-    pub(super) const KIND: u32 = 29;
-
     #[inline]
-    pub(super) const fn new(kind: u32, whom: u32) -> Event {
-        debug_assert!(whom >> Event::KIND == 0);
-        Event(kind << Event::KIND | whom)
+    pub(super) const fn arrival(channel: u32) -> u32 {
+        channel * 2
     }
+
+    /// A channel is free, and something waits for it.
+    #[inline]
+    pub(super) const fn wake(channel: u32) -> u32 {
+        channel * 2 + 1
+    }
+}
+
+/// Something else that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Other {
+    /// A host's deadline.
+    Timer(u32),
+    /// A packet that a fault delayed arrives on a channel.
+    Late {
+        /// Where.
+        channel: u32,
+        /// Which one.
+        slot: u32,
+    },
+    /// A packet held back on a channel has waited for as long as it may.
+    Overdue(u32),
 }
 
 /// The network as a host sees it.
@@ -82,6 +93,30 @@ impl<O: Observer> Env for Desk<'_, O> {
 }
 
 impl<O: Observer> Medium<O> {
+    /// A medium for `channels` channels; nothing is to lie further ahead than `reach`, but may.
+    pub(super) fn new(
+        channels: usize,
+        reach: Span,
+        flows: Flows,
+        payload: PayloadMode,
+        observer: O,
+    ) -> Medium<O> {
+        let first_other = channels as u32 * 2;
+        Medium {
+            clock: Time::ZERO,
+            events: EventQueue::new(reach.as_ps(), first_other as usize),
+            others: Vec::new(),
+            spare: Vec::new(),
+            first_other,
+            packets: Packets::new(),
+            flows,
+            pool: PayloadPool::new(payload),
+            injectors: vec![Injectors::default(); channels],
+            fault_log: FaultLog::default(),
+            observer,
+        }
+    }
+
     /// The network as a host sees it.
     #[inline]
     pub(super) fn desk(&mut self, host: u32) -> Desk<'_, O> {
@@ -120,16 +155,35 @@ impl<O: Observer> Medium<O> {
     #[inline(always)]
     pub(super) fn line_up(&mut self, channel: &mut Channel, id: u32, slot: u32, arrival: Time) {
         if channel.flying.is_empty() {
-            self.events.push(arrival, Event::new(Event::ARRIVAL, id));
+            self.events.push(arrival, Source::arrival(id));
         }
         channel.flying.push(&mut self.packets, slot, arrival);
     }
 
-    /// Wakes whoever sends on a channel when it is free: a switch port to drain or a host to pull.
+    /// Wakes whoever sends on a channel when it is free: a switch port or a host.
     #[inline(always)]
-    pub(super) fn wake(&mut self, channel: &mut Channel, kind: u32, whom: u32) {
+    pub(super) fn wake(&mut self, channel: &mut Channel, id: u32) {
         channel.awaited = true;
-        self.events.push(channel.free_at(), Event::new(kind, whom));
+        self.events.push(channel.free_at(), Source::wake(id));
+    }
+
+    /// Has something else happen at `time`; what lies more than 2^63 ps (106 days) ahead never happens.
+    pub(super) fn plan(&mut self, time: Time, other: Other) {
+        if time.as_ps() >> 63 != 0 {
+            return;
+        }
+        let source = self.spare.pop().unwrap_or_else(|| {
+            self.others.push(other);
+            self.events.add_source()
+        });
+        self.others[(source - self.first_other) as usize] = other;
+        self.events.push(time, source);
+    }
+
+    /// What has happened at `source`.
+    pub(super) fn other(&mut self, source: u32) -> Other {
+        self.spare.push(source);
+        self.others[(source - self.first_other) as usize]
     }
 
     /// Drops a packet.

@@ -49,3 +49,6 @@ pub use observer::{Observer, Sight};
 pub use pool::{PayloadMode, PayloadPool};
 pub use switch::SwitchSpec;
 pub use topology::{HostId, HostNode, Topology, TopologyError};
+
+#[cfg(test)]
+mod tests;

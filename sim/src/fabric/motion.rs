@@ -7,8 +7,8 @@
 
 use super::counters::DropCause;
 use super::host::Host;
-use super::link::End;
-use super::medium::{Desk, Event};
+use super::link::{Channel, End};
+use super::medium::{Desk, Medium, Other, Source};
 use super::network::Network;
 use super::observer::{Observer, Sight};
 use super::topology::HostId;
@@ -21,47 +21,69 @@ impl<H: Host, O: Observer> Network<H, O> {
     #[inline(never)]
     pub(super) fn work(&mut self, limit: Time, most: u64) -> u64 {
         let mut done = 0;
+        // The last timer that found nothing to do, and when something was done before it.
+        let mut idle = (0, Time::ZERO);
         while done < most {
-            let Some((time, event)) = self.medium.events.pop_until(limit) else {
+            let Some((time, source)) = self.medium.events.pop_until(limit) else {
                 break;
             };
             done += 1;
+            let id = source / 2;
+            let Some(channel) = self.channels.get_mut(id as usize) else {
+                let before = self.medium.clock;
+                self.medium.clock = time;
+                if !self.attend(source) {
+                    let since = if idle.0 + 1 == done { idle.1 } else { before };
+                    idle = (done, since);
+                }
+                continue;
+            };
             self.medium.clock = time;
-            let whom = event.0 & ((1 << Event::KIND) - 1);
-            match event.0 >> Event::KIND {
-                Event::ARRIVAL => {
-                    let channel = &mut self.channels[whom as usize];
-                    let to = channel.to;
-                    let (slot, next) = channel.flying.pop(&self.medium.packets);
-                    if let Some(arrival) = next {
-                        self.medium.events.push(arrival, event);
-                    }
-                    self.arrive(whom, to, slot);
+            if source == Source::arrival(id) {
+                let to = channel.to;
+                let (slot, next) = channel.flying.pop(&self.medium.packets);
+                if let Some(arrival) = next {
+                    self.medium.events.push(arrival, source);
                 }
-                Event::DRAIN => self.drain(whom),
-                Event::PULL => {
-                    let uplink = self.hosts[whom as usize].uplink;
-                    self.channels[uplink as usize].awaited = false;
-                    self.settle(whom);
+                self.arrive(id, to, slot);
+            } else {
+                channel.awaited = false;
+                match channel.from {
+                    End::Host(host) => self.settle(host),
+                    End::Switch(_) => drain(&mut self.medium, channel, id),
                 }
-                Event::TIMER => self.expire(whom),
-                Event::LATE => self.arrive_late(self.medium.packets.channel(whom), whom),
-                _ => self.release_overdue(whom),
             }
+        }
+        if done != 0 && idle.0 == done && self.medium.events.is_empty() {
+            // Timers that found nothing to do are not what a run ends with.
+            self.medium.clock = idle.1;
+            self.medium.events.restart(idle.1);
         }
         self.handled += done;
         done
     }
 
-    /// A deadline of a host has come, or had been moved away.
-    fn expire(&mut self, host: u32) {
+    /// Handles an event that is not a channel's; false if there was nothing to do.
+    fn attend(&mut self, source: u32) -> bool {
+        match self.medium.other(source) {
+            Other::Timer(host) => return self.expire(host),
+            Other::Late { channel, slot } => self.arrive_late(channel, slot),
+            Other::Overdue(channel) => return self.release_overdue(channel),
+        }
+        true
+    }
+
+    /// A deadline of a host has come; false if it had been moved away.
+    fn expire(&mut self, host: u32) -> bool {
         let station = &mut self.hosts[host as usize];
         station.timers.pop();
         let now = self.medium.clock;
-        if station.host.next_timeout() <= now {
+        let due = station.host.next_timeout() <= now;
+        if due {
             station.host.advance(now, &mut self.medium.desk(host));
         }
         self.settle(host);
+        due
     }
 
     /// Asks a host what it has to send and what it waits for, after any call to it.
@@ -95,7 +117,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                     }
                 }
                 if !pending.is_empty() {
-                    self.medium.wake(channel, Event::PULL, host);
+                    self.medium.wake(channel, uplink);
                 }
             }
         }
@@ -104,8 +126,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             // A deadline that has passed is kept at once.
             let deadline = deadline.max(now);
             station.timers.push(deadline);
-            let event = Event::new(Event::TIMER, host);
-            self.medium.events.push(deadline, event);
+            self.medium.plan(deadline, Other::Timer(host));
         }
     }
 
@@ -153,21 +174,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let high_water = &mut channel.counters.queue_high_water;
         *high_water = channel.queue.bytes().max(*high_water);
         if !channel.awaited {
-            self.medium.wake(channel, Event::DRAIN, out);
-        }
-    }
-
-    /// Sends the next packet of a switch port's queue; the channel is free.
-    #[inline(always)]
-    fn drain(&mut self, out: u32) {
-        let channel = &mut self.channels[out as usize];
-        let ready = channel.ready();
-        channel.awaited = false;
-        if let Some((slot, frame_len)) = channel.queue.take(&self.medium.packets, ready) {
-            self.medium.transmit(channel, out, slot, frame_len);
-            if !channel.queue.waiting().and(ready).is_empty() {
-                self.medium.wake(channel, Event::DRAIN, out);
-            }
+            self.medium.wake(channel, out);
         }
     }
 
@@ -212,5 +219,17 @@ impl<H: Host, O: Observer> Network<H, O> {
     fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
         let c = &mut self.channels[channel as usize];
         self.medium.discard(c, channel, slot, cause);
+    }
+}
+
+/// Sends the next packet of a switch port's queue; the channel is free.
+#[inline(always)]
+fn drain<O: Observer>(medium: &mut Medium<O>, channel: &mut Channel, id: u32) {
+    let ready = channel.ready();
+    if let Some((slot, frame_len)) = channel.queue.take(&medium.packets, ready) {
+        medium.transmit(channel, id, slot, frame_len);
+        if !channel.queue.waiting().and(ready).is_empty() {
+            medium.wake(channel, id);
+        }
     }
 }

@@ -1,14 +1,11 @@
 //! A network in virtual time, seen from outside: building, running, looking.
 
 use super::counters::ChannelCounters;
-use super::events::EventQueue;
-use super::faults::injector::Injectors;
 use super::faults::{Fault, FaultError, FaultLog};
 use super::host::Host;
 use super::link::{Channel, ChannelId, Direction, End};
 use super::medium::Medium;
 use super::observer::Observer;
-use super::packets::Packets;
 use super::pool::{PayloadMode, PayloadPool};
 use super::routing::{Flows, shortest_paths};
 use super::switch::{Forwarding, OutputQueue};
@@ -76,11 +73,13 @@ impl<H: Host, O: Observer> Network<H, O> {
                     End::Host(_) => 0,
                     End::Switch(s) => topology.switches()[s as usize].spec.port_buffer,
                 });
-                channels.push(Channel::new(&link.spec, queue, to));
+                channels.push(Channel::new(&link.spec, queue, from, to));
             }
             let longest = link.spec.rate.span(u64::from(link.spec.mtu) + 64);
             reach = reach.max(link.spec.delay + longest);
         }
+        // A few long links must not make the slots of all others coarse.
+        let reach = reach.min(Span::from_us(8));
         let mut hosts = Vec::new();
         for (i, node) in topology.hosts().iter().enumerate() {
             let uplink = node
@@ -92,16 +91,8 @@ impl<H: Host, O: Observer> Network<H, O> {
                 timers: Vec::new(),
             });
         }
-        let medium = Medium {
-            clock: Time::ZERO,
-            events: EventQueue::new(reach.as_ps()),
-            packets: Packets::new(),
-            flows: Flows::new(topology, config.routes),
-            pool: PayloadPool::new(config.payload),
-            injectors: vec![Injectors::default(); channels.len()],
-            fault_log: FaultLog::default(),
-            observer,
-        };
+        let flows = Flows::new(topology, config.routes);
+        let medium = Medium::new(channels.len(), reach, flows, config.payload, observer);
         let mut network = Network {
             handled: 0,
             channels,

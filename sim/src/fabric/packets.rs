@@ -1,4 +1,4 @@
-//! Where the packets in the network live: slots of 64 bytes, moved by their index.
+//! Where the packets in the network live: slots of a fixed size, moved by their index.
 
 use crate::time::Time;
 use crate::wire::Packet;
@@ -9,25 +9,25 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The packets in the network and how they are lined up.
 #[derive(Clone, Debug)]
 pub(super) struct Packets {
-    packets: Vec<Slot>,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     /// First of the unused slots, linked by `next`.
     free: u32,
     live: usize,
 }
 
-/// A packet in one cache line.
+/// A packet and its place side by side, because a switch looks at the end of the one and at the other.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Slot(Packet);
+#[repr(C, align(16))]
+struct Slot {
+    packet: Packet,
+    place: Place,
+}
 
 /// Where a packet stands.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// The one behind it, if it is not the last one of its row.
     next: u32,
-    /// The channel it is on, if it left the row because a fault delayed it.
-    channel: u32,
     /// When the one behind it arrives, if it is on a channel.
     next_arrival: Time,
 }
@@ -59,7 +59,7 @@ impl Row {
         if self.head == NONE {
             self.head = slot;
         } else {
-            let place = &mut packets.places[self.tail as usize];
+            let place = &mut packets.slots[self.tail as usize].place;
             place.next = slot;
             place.next_arrival = arrival;
         }
@@ -75,7 +75,7 @@ impl Row {
             self.head = NONE;
             (slot, None)
         } else {
-            let place = &packets.places[slot as usize];
+            let place = &packets.slots[slot as usize].place;
             self.head = place.next;
             (slot, Some(place.next_arrival))
         }
@@ -85,8 +85,7 @@ impl Row {
 impl Packets {
     pub(super) const fn new() -> Packets {
         Packets {
-            packets: Vec::new(),
-            places: Vec::new(),
+            slots: Vec::new(),
             free: NONE,
             live: 0,
         }
@@ -100,20 +99,21 @@ impl Packets {
             return self.grow(packet);
         }
         let slot = self.free;
-        self.free = self.places[slot as usize].next;
-        self.packets[slot as usize].0 = packet;
+        self.free = self.slots[slot as usize].place.next;
+        self.slots[slot as usize].packet = packet;
         slot
     }
 
     #[cold]
     fn grow(&mut self, packet: Packet) -> u32 {
-        self.packets.push(Slot(packet));
-        self.places.push(Place {
-            next: NONE,
-            channel: NONE,
-            next_arrival: Time::ZERO,
+        self.slots.push(Slot {
+            packet,
+            place: Place {
+                next: NONE,
+                next_arrival: Time::ZERO,
+            },
         });
-        (self.packets.len() - 1) as u32
+        (self.slots.len() - 1) as u32
     }
 
     /// Frees a slot. The packet's payload must have been taken care of.
@@ -121,26 +121,18 @@ impl Packets {
     pub(super) fn remove(&mut self, slot: u32) {
         self.live -= 1;
         // The slot used last is used next, while it is still in the cache.
-        self.places[slot as usize].next = self.free;
+        self.slots[slot as usize].place.next = self.free;
         self.free = slot;
     }
 
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Packet {
-        &self.packets[slot as usize].0
+        &self.slots[slot as usize].packet
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Packet {
-        &mut self.packets[slot as usize].0
-    }
-
-    pub(super) fn channel(&self, slot: u32) -> u32 {
-        self.places[slot as usize].channel
-    }
-
-    pub(super) fn set_channel(&mut self, slot: u32, channel: u32) {
-        self.places[slot as usize].channel = channel;
+        &mut self.slots[slot as usize].packet
     }
 
     /// Packets in the network now.

@@ -82,7 +82,7 @@ impl Forwarding {
 
     /// The channel on which switch `switch` sends the packets of a flow; `None` if its host cannot be
     /// reached.
-    #[inline]
+    #[inline(always)]
     pub(super) fn way(&self, switch: u32, flow: Flow) -> Option<u32> {
         let switch = switch as usize;
         let set = self.sets[switch * self.columns + flow.host as usize];
@@ -102,12 +102,13 @@ impl Forwarding {
 
 /// What waits for one port of a switch: a row for each priority, the highest first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct OutputQueue {
-    rows: [Row; 8],
     /// Priorities in which something waits.
     waiting: PriorityMask,
     bytes: u64,
     limit: u64,
+    rows: [Row; 8],
 }
 
 impl OutputQueue {
@@ -133,7 +134,7 @@ impl OutputQueue {
     }
 
     /// Puts a packet in the row of its priority; false if it does not fit.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put(
         &mut self,
         packets: &mut Packets,
@@ -152,7 +153,7 @@ impl OutputQueue {
     }
 
     /// Takes the first packet of the highest priority in `ready`, and says how long it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, packets: &Packets, ready: PriorityMask) -> Option<(u32, u16)> {
         let priority = self.waiting.and(ready).0.checked_ilog2()? as u8;
         let row = &mut self.rows[usize::from(priority & 7)];

@@ -18,6 +18,10 @@ impl Access {
     pub const REMOTE_READ: Access = Access(4);
     /// A peer may use atomics.
     pub const REMOTE_ATOMIC: Access = Access(8);
+    /// Windows may be bound to it.
+    pub const MW_BIND: Access = Access(16);
+    /// Its first byte has the address zero.
+    pub const ZERO_BASED: Access = Access(32);
 
     /// True if every right in `asked` is in this set: all of them, not one of them.
     #[inline]
@@ -28,6 +32,12 @@ impl Access {
     /// The bits, as `ibv_access_flags` has them.
     pub const fn bits(self) -> u16 {
         self.0
+    }
+
+    /// True if it has rights that a region gives only along with local write.
+    #[inline]
+    pub const fn writes_remotely(self) -> bool {
+        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
     }
 
     /// True if the set gives a peer any right.
@@ -52,6 +62,8 @@ impl fmt::Display for Access {
             (Access::REMOTE_WRITE, ", remote write"),
             (Access::REMOTE_READ, ", remote read"),
             (Access::REMOTE_ATOMIC, ", remote atomic"),
+            (Access::MW_BIND, ", windows"),
+            (Access::ZERO_BASED, ", zero-based"),
         ] {
             if self.allows(right) {
                 f.write_str(name)?;
@@ -71,7 +83,7 @@ impl fmt::Debug for Access {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AccessError {
     /// No live region has the key.
-    #[error("no memory region has key {key:#010x}")]
+    #[error("no memory region or window has key {key:#010x}")]
     UnknownKey {
         /// The key.
         key: u32,
@@ -79,6 +91,12 @@ pub enum AccessError {
     /// The region belongs to another protection domain (C10-56).
     #[error("the region of key {key:#010x} is in another protection domain")]
     WrongDomain {
+        /// The key.
+        key: u32,
+    },
+    /// The window belongs to another queue pair (o10-37.2.43).
+    #[error("the window of key {key:#010x} is bound to another queue pair")]
+    WrongQueuePair {
         /// The key.
         key: u32,
     },

@@ -101,6 +101,28 @@ impl Buffer {
         v
     }
 
+    /// Replaces the eight bytes at `offset` by `change` of them, in host byte order, and gives what was
+    /// there. Atomic, also for the program, if `offset` is a multiple of eight.
+    ///
+    /// # Panics
+    /// If `offset + 8` is past the end.
+    pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> u64 {
+        self.check(offset, 8);
+        if offset.is_multiple_of(8) {
+            let word = &self.words[offset / 8];
+            let mut old = word.load(Relaxed);
+            while let Err(now) = word.compare_exchange_weak(old, change(old), Relaxed, Relaxed) {
+                old = now;
+            }
+            return old;
+        }
+        let mut bytes = [0; 8];
+        self.read_at(offset, &mut bytes);
+        let old = u64::from_ne_bytes(bytes);
+        self.write_at(offset, &change(old).to_ne_bytes());
+        old
+    }
+
     fn merge(&self, word: usize, at: usize, bytes: &[u8]) {
         let merged = |old: u64| {
             let mut b = old.to_ne_bytes();
@@ -152,6 +174,27 @@ mod tests {
                 prop_assert_eq!(&out[..], &model[from..]);
             }
         }
+    }
+
+    #[test]
+    fn an_update_gives_what_was_there() {
+        let b = Buffer::new(24);
+        for offset in [0, 8, 11] {
+            b.write_at(offset, &7u64.to_ne_bytes());
+            assert_eq!(b.update(offset, |v| v + 5), 7);
+            assert_eq!(b.update(offset, |v| v), 12);
+        }
+    }
+
+    #[test]
+    fn updates_of_many_threads_all_count() {
+        let b = Buffer::new(8);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..1000).for_each(|_| _ = b.update(0, |v| v + 1)));
+            }
+        });
+        assert_eq!(b.update(0, |v| v), 4000);
     }
 
     #[test]

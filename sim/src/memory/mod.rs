@@ -7,9 +7,12 @@
 mod access;
 mod buffer;
 mod table;
+mod window;
 
 pub use access::{Access, AccessError};
 pub use buffer::Buffer;
 pub use table::{
-    LocalKey, MAX_REGION_LEN, Memory, MemoryRegion, Pd, Region, RegisterError, Storage,
+    LocalKey, MAX_REGION_LEN, Memory, MemoryRegion, Pd, Place, RegisterError, Reregistration,
+    Storage,
 };
+pub use window::{Binding, WindowError, WindowType};

@@ -2,7 +2,7 @@
 //! checks them (11.2.5.2).
 
 use super::State;
-use crate::card::work::CqId;
+use crate::card::work::{CqId, SrqId};
 use crate::memory::{Access, Pd};
 use crate::wire::{Gid, MacAddr, Psn, QpNumber, Vlan};
 
@@ -11,6 +11,10 @@ use crate::wire::{Gid, MacAddr, Psn, QpNumber, Vlan};
 pub enum QpType {
     /// Reliable connection.
     Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
 }
 
 /// What a queue pair is made of (`ibv_qp_init_attr`).
@@ -32,6 +36,29 @@ pub struct QpInit {
     pub max_send_sge: u32,
     /// Elements of a receive request.
     pub max_recv_sge: u32,
+    /// Bytes of inline data of a send request, up to [`MAX_INLINE`](crate::card::MAX_INLINE).
+    pub max_inline: u32,
+    /// Where receive requests come from, if not from a queue of its own; the two sizes for those are not
+    /// used then.
+    pub srq: Option<SrqId>,
+}
+
+impl QpInit {
+    /// A queue pair whose requests have one element each, without inline data and shared receive queue.
+    pub const fn new(qp_type: QpType, pd: Pd, cq: CqId, max_wr: u32) -> QpInit {
+        QpInit {
+            qp_type,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            max_send_wr: max_wr,
+            max_recv_wr: max_wr,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            srq: None,
+        }
+    }
 }
 
 /// A path MTU (`ibv_mtu`): the most payload of one packet.
@@ -124,6 +151,8 @@ pub struct QpAttributes {
     pub rnr_retry: Option<u8>,
     /// Raise an event when the send queue is drained.
     pub sqd_event: Option<bool>,
+    /// Q_Key of datagrams.
+    pub qkey: Option<u32>,
 }
 
 /// An attribute's bit in the mask, by the name of its field.
@@ -145,8 +174,9 @@ const TIMEOUT: Field = 1 << 12;
 const RETRY_CNT: Field = 1 << 13;
 const RNR_RETRY: Field = 1 << 14;
 const SQD_EVENT: Field = 1 << 15;
+const QKEY: Field = 1 << 16;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "cur_state",
     "pkey_index",
     "port",
@@ -163,6 +193,7 @@ const NAMES: [&str; 16] = [
     "retry_cnt",
     "rnr_retry",
     "sqd_event",
+    "qkey",
 ];
 
 /// Why attributes were refused. Nothing was changed.
@@ -241,13 +272,14 @@ impl QpAttributes {
             | bit(self.retry_cnt.is_some(), RETRY_CNT)
             | bit(self.rnr_retry.is_some(), RNR_RETRY)
             | bit(self.sqd_event.is_some(), SQD_EVENT)
+            | bit(self.qkey.is_some(), QKEY)
     }
 
     /// Checks the attributes for a queue pair in `from`, and gives the state it goes to.
-    pub(crate) fn check(&self, from: State) -> Result<State, ModifyError> {
+    pub(crate) fn check(&self, qp_type: QpType, from: State) -> Result<State, ModifyError> {
         let to = self.state.unwrap_or(from);
         let (required, optional) =
-            transition(from, to).ok_or(ModifyError::NoTransition { from, to })?;
+            transition(qp_type, from, to).ok_or(ModifyError::NoTransition { from, to })?;
         let mask = self.mask();
         if let Some(attribute) = first_name(required & !mask) {
             return Err(ModifyError::Missing {
@@ -276,24 +308,13 @@ impl QpAttributes {
     }
 
     fn check_ranges(&self) -> Result<(), ModifyError> {
-        let limits: [(&'static str, Option<u64>, u64); 10] = [
+        let limits: [(&'static str, Option<u64>, u64); 7] = [
             ("pkey_index", self.pkey_index.map(u64::from), 0),
             ("port", self.port.map(u64::from), 1),
             ("min_rnr_timer", self.min_rnr_timer.map(u64::from), 31),
             ("timeout", self.timeout.map(u64::from), 31),
             ("retry_cnt", self.retry_cnt.map(u64::from), 7),
             ("rnr_retry", self.rnr_retry.map(u64::from), 7),
-            ("sl", self.address.map(|a| u64::from(a.sl)), 7),
-            (
-                "flow_label",
-                self.address.map(|a| u64::from(a.flow_label)),
-                0xf_ffff,
-            ),
-            (
-                "vlan",
-                self.address.and_then(|a| a.vlan).map(|v| u64::from(v.id)),
-                4095,
-            ),
             (
                 "max_rd_atomic",
                 self.max_rd_atomic
@@ -302,23 +323,37 @@ impl QpAttributes {
                 u64::from(super::MAX_RD_ATOMIC),
             ),
         ];
-        for (attribute, value, limit) in limits {
-            if let Some(value) = value
-                && value > limit
-            {
-                return Err(ModifyError::OutOfRange {
-                    attribute,
-                    value,
-                    limit,
-                });
-            }
+        within(&limits)?;
+        match &self.address {
+            Some(a) if a.dgid.is_multicast() => Err(ModifyError::Unreachable(a.dgid)),
+            Some(a) => a.check(),
+            None => Ok(()),
         }
-        if let Some(a) = self.address
-            && a.dgid.is_multicast()
+    }
+}
+
+fn within(limits: &[(&'static str, Option<u64>, u64)]) -> Result<(), ModifyError> {
+    for &(attribute, value, limit) in limits {
+        if let Some(value) = value
+            && value > limit
         {
-            return Err(ModifyError::Unreachable(a.dgid));
+            return Err(ModifyError::OutOfRange {
+                attribute,
+                value,
+                limit,
+            });
         }
-        Ok(())
+    }
+    Ok(())
+}
+
+impl AddressVector {
+    pub(crate) fn check(&self) -> Result<(), ModifyError> {
+        within(&[
+            ("sl", Some(self.sl.into()), 7),
+            ("flow_label", Some(self.flow_label.into()), 0xf_ffff),
+            ("vlan", self.vlan.map(|v| v.id.into()), 4095),
+        ])
     }
 }
 
@@ -326,38 +361,59 @@ fn first_name(mask: Field) -> Option<&'static str> {
     (mask != 0).then(|| NAMES[mask.trailing_zeros() as usize])
 }
 
-/// Attributes that the change from one state to another needs and those it takes, for RC.
-fn transition(from: State, to: State) -> Option<(Field, Field)> {
-    use State::{Error, Init, Reset, Rtr, Rts, Sqd};
+/// Attributes that the change from one state to another needs, and those it takes beside.
+fn transition(qp_type: QpType, from: State, to: State) -> Option<(Field, Field)> {
+    use QpType::{Rc, Uc, Ud};
+    use State::{Error, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    // What a queue pair in operation takes at any time.
+    let running = CUR_STATE
+        | match qp_type {
+            Rc => ACCESS | MIN_RNR_TIMER,
+            Uc => ACCESS,
+            Ud => QKEY,
+        };
+    let identity = PKEY_INDEX | PORT | if qp_type == Ud { QKEY } else { ACCESS };
     Some(match (from, to) {
         (_, Reset | Error) => (0, CUR_STATE),
-        (Reset, Init) => (PKEY_INDEX | PORT | ACCESS, CUR_STATE),
-        (Init, Init) => (0, PKEY_INDEX | PORT | ACCESS | CUR_STATE),
-        (Init, Rtr) => (
-            ADDRESS | PATH_MTU | DEST_QP | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
-            PKEY_INDEX | ACCESS | CUR_STATE,
-        ),
-        (Rtr, Rts) => (
-            TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_RD_ATOMIC,
-            CUR_STATE | ACCESS | MIN_RNR_TIMER,
-        ),
-        (Rts, Rts) => (0, CUR_STATE | ACCESS | MIN_RNR_TIMER),
+        (Reset, Init) => (identity, CUR_STATE),
+        (Init, Init) => (0, identity | CUR_STATE),
+        (Init, Rtr) => match qp_type {
+            Rc => (
+                ADDRESS | PATH_MTU | DEST_QP | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+                PKEY_INDEX | ACCESS | CUR_STATE,
+            ),
+            Uc => (
+                ADDRESS | PATH_MTU | DEST_QP | RQ_PSN,
+                PKEY_INDEX | ACCESS | CUR_STATE,
+            ),
+            Ud => (0, PKEY_INDEX | QKEY | CUR_STATE),
+        },
+        (Rtr, Rts) => match qp_type {
+            Rc => (
+                TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_RD_ATOMIC,
+                running,
+            ),
+            Uc | Ud => (SQ_PSN, running),
+        },
+        (Rts, Rts) | (Sqd, Rts) => (0, running),
+        (Sqe, Rts) if qp_type != Rc => (0, running),
         (Rts, Sqd) => (0, CUR_STATE | SQD_EVENT),
-        (Sqd, Rts) => (0, CUR_STATE | ACCESS | MIN_RNR_TIMER),
-        (Sqd, Sqd) => (
-            0,
-            CUR_STATE
-                | PKEY_INDEX
-                | ACCESS
-                | ADDRESS
-                | TIMEOUT
-                | RETRY_CNT
-                | RNR_RETRY
-                | MAX_RD_ATOMIC
-                | MAX_DEST_RD_ATOMIC
-                | MIN_RNR_TIMER
-                | SQD_EVENT,
-        ),
+        (Sqd, Sqd) => match qp_type {
+            Rc => (
+                0,
+                running
+                    | PKEY_INDEX
+                    | ADDRESS
+                    | TIMEOUT
+                    | RETRY_CNT
+                    | RNR_RETRY
+                    | MAX_RD_ATOMIC
+                    | MAX_DEST_RD_ATOMIC
+                    | SQD_EVENT,
+            ),
+            Uc => (0, running | PKEY_INDEX | ADDRESS | SQD_EVENT),
+            Ud => (0, running | PKEY_INDEX | SQD_EVENT),
+        },
         _ => return None,
     })
 }
@@ -384,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_diagram_of_an_rc_queue_pair() {
+    fn the_state_diagram() {
         let allowed = [
             (Reset, Init),
             (Init, Init),
@@ -395,27 +451,48 @@ mod tests {
             (Sqd, Rts),
             (Sqd, Sqd),
         ];
-        for from in State::ALL {
-            for target in State::ALL {
-                let expected = matches!(target, Reset | Error) || allowed.contains(&(from, target));
-                assert_eq!(
-                    transition(from, target).is_some(),
-                    expected,
-                    "{from} to {target}"
-                );
+        for qp_type in [QpType::Rc, QpType::Uc, QpType::Ud] {
+            for from in State::ALL {
+                for target in State::ALL {
+                    let recovers = qp_type != QpType::Rc && (from, target) == (State::Sqe, Rts);
+                    let expected = matches!(target, Reset | Error)
+                        || allowed.contains(&(from, target))
+                        || recovers;
+                    let is = transition(qp_type, from, target).is_some();
+                    assert_eq!(is, expected, "{qp_type:?}: {from} to {target}");
+                }
             }
         }
     }
 
     #[test]
+    fn datagrams_need_a_qkey_and_no_path() {
+        let init = QpAttributes {
+            access: None,
+            qkey: Some(7),
+            ..init()
+        };
+        assert_eq!(init.check(QpType::Ud, Reset), Ok(Init));
+        assert_eq!(to(Rtr).check(QpType::Ud, Init), Ok(Rtr));
+        assert_eq!(
+            init.check(QpType::Uc, Reset),
+            Err(ModifyError::Missing {
+                attribute: "access",
+                from: Reset,
+                to: Init
+            })
+        );
+    }
+
+    #[test]
     fn each_required_attribute_is_asked_for_by_name() {
-        assert_eq!(init().check(Reset), Ok(Init));
+        assert_eq!(init().check(QpType::Rc, Reset), Ok(Init));
         assert_eq!(
             QpAttributes {
                 port: None,
                 ..init()
             }
-            .check(Reset),
+            .check(QpType::Rc, Reset),
             Err(ModifyError::Missing {
                 attribute: "port",
                 from: Reset,
@@ -427,7 +504,7 @@ mod tests {
                 rq_psn: Some(Psn::new(1)),
                 ..init()
             }
-            .check(Reset),
+            .check(QpType::Rc, Reset),
             Err(ModifyError::NotAllowed {
                 attribute: "rq_psn",
                 from: Reset,
@@ -435,7 +512,7 @@ mod tests {
             })
         );
         assert_eq!(
-            to(Rts).check(Init),
+            to(Rts).check(QpType::Rc, Init),
             Err(ModifyError::NoTransition {
                 from: Init,
                 to: Rts
@@ -446,7 +523,7 @@ mod tests {
                 cur_state: Some(Rtr),
                 ..init()
             }
-            .check(Reset),
+            .check(QpType::Rc, Reset),
             Err(ModifyError::WrongCurrentState {
                 given: Rtr,
                 actual: Reset
@@ -464,7 +541,7 @@ mod tests {
             max_rd_atomic: Some(1),
             ..to(Rts)
         };
-        assert_eq!(rts.check(Rtr), Ok(Rts));
+        assert_eq!(rts.check(QpType::Rc, Rtr), Ok(Rts));
         for (attribute, limit, attr) in [
             (
                 "timeout",
@@ -492,7 +569,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                attr.check(Rtr),
+                attr.check(QpType::Rc, Rtr),
                 Err(ModifyError::OutOfRange {
                     attribute,
                     value: limit + 1,
@@ -505,7 +582,7 @@ mod tests {
                 port: Some(2),
                 ..init()
             }
-            .check(Reset),
+            .check(QpType::Rc, Reset),
             Err(ModifyError::OutOfRange {
                 attribute: "port",
                 value: 2,

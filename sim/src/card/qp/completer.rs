@@ -1,15 +1,15 @@
 //! The completer: responses retire work requests, or send the requester back.
 
-use super::requester::{Flight, pieces};
-use super::{Desk, Qp, State, position_of, psn_at};
+use super::requester::Flight;
+use super::{Desk, Qp, State, pieces, position_of, psn_at};
 use crate::card::codes;
 use crate::card::env::{Env, Refusal};
 use crate::card::recent::Rare;
-use crate::card::work::{SendEntry, Status};
+use crate::card::work::{SendEntry, Status, Work};
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::aeth::SyndromeKind;
-use crate::wire::{Aeth, NakCode, Operation, Packet, Position};
+use crate::wire::{Aeth, Ext, NakCode, Operation, Packet};
 
 impl Qp {
     /// Takes a response.
@@ -38,8 +38,9 @@ impl Qp {
         let opcode = packet.bth.opcode();
         match (opcode.operation(), packet.ext.aeth()) {
             (Operation::Acknowledge, Some(aeth)) => self.receive_aeth(now, position, aeth, desk),
-            (Operation::ReadResponse, aeth) => {
-                self.receive_read_response(now, position, packet, aeth, desk, env)
+            (Operation::AtomicAcknowledge, None) => Err(Refusal::Malformed),
+            (Operation::ReadResponse | Operation::AtomicAcknowledge, aeth) => {
+                self.receive_answer(now, position, packet, aeth, desk, env)
             }
             _ => Err(Refusal::Malformed),
         }
@@ -64,14 +65,14 @@ impl Qp {
         }
         match kind {
             SyndromeKind::Ack { credits } => {
-                desk.counters.acks_received += 1;
+                self.counters.acks_received += 1;
                 self.take_credits(aeth, credits, desk);
                 if !self.acknowledge(now, position + 1, desk) {
                     self.read_response_lost(now, desk);
                 }
             }
             SyndromeKind::RnrNak { timer } => {
-                desk.counters.rnr_naks_received += 1;
+                self.counters.rnr_naks_received += 1;
                 if !self.acknowledge(now, position, desk) {
                     self.read_response_lost(now, desk);
                     return Ok(());
@@ -79,7 +80,7 @@ impl Qp {
                 self.receiver_not_ready(now, position, timer, desk);
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
-                desk.counters.naks_received.sequence += 1;
+                self.counters.naks_received.sequence += 1;
                 self.acknowledge(now, position, desk);
                 if self.state == State::Error {
                     return Ok(());
@@ -92,7 +93,7 @@ impl Qp {
                 }
             }
             SyndromeKind::Nak(code) => {
-                desk.counters.naks_received.count(code);
+                self.counters.naks_received.count(code);
                 self.acknowledge(now, position, desk);
                 self.refused(now, position, code, desk);
             }
@@ -123,26 +124,34 @@ impl Qp {
         }
     }
 
-    /// Everything before `to` has been carried out. Retires what is complete; false if a READ stands in
-    /// the way because its data has not come.
-    fn acknowledge(&mut self, now: Time, to: u64, desk: &mut Desk) -> bool {
+    /// Everything before `to` has been carried out. Retires what is complete; false if a READ or atomic
+    /// stands in the way because its answer has not come.
+    pub(super) fn acknowledge(&mut self, now: Time, to: u64, desk: &mut Desk) -> bool {
         let before = self.requester.una;
         let mut whole = true;
         loop {
             let r = &mut self.requester;
             let head = r.head();
-            if head == r.started || r.una >= to {
+            if head == r.started {
                 break;
             }
             let flight = r.flight(head);
-            if flight.is_read {
+            if flight.packets == 0 {
+                // Done locally; complete when everything before it is.
+                if r.una < flight.first {
+                    break;
+                }
+            } else if r.una >= to {
+                break;
+            } else if flight.answered {
                 whole = to <= flight.first;
                 r.una = r.una.max(flight.first.min(to));
                 break;
-            }
-            r.una = to.min(flight.end());
-            if r.una < flight.end() {
-                break;
+            } else {
+                r.una = to.min(flight.end());
+                if r.una < flight.end() {
+                    break;
+                }
             }
             self.finish_oldest(now, 0, desk);
         }
@@ -159,7 +168,7 @@ impl Qp {
         };
         if entry.signaled {
             let c = self.send_completion(&entry, Status::Success, len);
-            self.complete(now, self.init.send_cq, c, desk);
+            self.complete(now, self.init.send_cq, c, false, desk);
         }
     }
 
@@ -195,7 +204,7 @@ impl Qp {
         r.implied_nak = true;
         let lost = r.una;
         let psn = psn_at(r.first_psn, lost);
-        desk.counters.implied_naks += 1;
+        self.counters.implied_naks += 1;
         self.recent.note(now, Rare::ImpliedNak { psn });
         self.retry(now, lost, desk);
         self.requester.implied_nak = true;
@@ -241,12 +250,12 @@ impl Qp {
                 break;
             };
             let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0);
-            self.complete(now, self.init.send_cq, c, desk);
+            self.complete(now, self.init.send_cq, c, false, desk);
         }
         self.fail_oldest(now, status, desk);
     }
 
-    fn receive_read_response<E: Env>(
+    fn receive_answer<E: Env>(
         &mut self,
         now: Time,
         position: u64,
@@ -297,12 +306,14 @@ impl Qp {
                 r.reads_out = r.reads_out.saturating_sub(1);
             }
             self.finish_oldest(now, entry.len as u32, desk);
+            // What was done locally behind it is complete as well.
+            self.acknowledge(now, position + 1, desk);
         }
         self.progressed(now, desk);
         Ok(())
     }
 
-    /// Writes READ data to where the request wants it.
+    /// Takes one packet of an answer: READ data, or what an atomic found, goes where the request wants it.
     #[allow(clippy::too_many_arguments)]
     fn place<E: Env>(
         &mut self,
@@ -314,26 +325,29 @@ impl Qp {
         desk: &mut Desk,
         env: &mut E,
     ) -> Result<(), Status> {
-        if !flight.is_read {
-            return Err(Status::BadResponse);
-        }
-        let len = packet.payload.len();
-        let expected = (entry.len - offset).min(u64::from(self.mtu.bytes()));
-        let last = position + 1 == flight.end();
-        // A READ that was resumed may come as FIRST or ONLY; what must fit is the end.
-        let ends = matches!(
-            packet.bth.opcode().position(),
-            Position::Last | Position::Only
-        );
-        if u64::from(len) != expected || ends != last {
-            return Err(Status::BadResponse);
-        }
-        let sges = self.requester.sges();
+        let original;
+        let bytes = match (entry.work, packet.ext) {
+            (Work::CompareSwap { .. } | Work::FetchAdd { .. }, Ext::AtomicAck(_, value)) => {
+                original = value.0.to_ne_bytes();
+                Some(&original[..])
+            }
+            (Work::AtomicWrite(_), Ext::Aeth(_)) if packet.payload.is_empty() => return Ok(()),
+            (Work::Read(_), Ext::Aeth(_) | Ext::None) => {
+                let expected = (entry.len - offset).min(u64::from(self.mtu.bytes()));
+                let last = position + 1 == flight.end();
+                // A READ that was resumed may come as FIRST or ONLY; what must fit is the end.
+                let ends = packet.bth.opcode().ends_message();
+                if u64::from(packet.payload.len()) != expected || ends != last {
+                    return Err(Status::BadResponse);
+                }
+                env.payload(packet.payload)
+            }
+            _ => return Err(Status::BadResponse),
+        };
+        let len = bytes.map_or(packet.payload.len(), |b| b.len() as u16);
         let mut outcome = Ok(());
-        let bytes = env.payload(packet.payload);
         pieces(
-            sges,
-            entry.sges,
+            self.requester.elements(entry),
             offset,
             len,
             |sge, addr, at, n| match desk.memory.local(
@@ -343,9 +357,9 @@ impl Qp {
                 n as u64,
                 Access::LOCAL_WRITE,
             ) {
-                Ok(region) => {
+                Ok(place) => {
                     if let Some(bytes) = bytes {
-                        region.write(addr, &bytes[at..at + n]);
+                        place.write(&bytes[at..at + n]);
                     }
                 }
                 Err(_) => outcome = Err(Status::LocalProtectionError),

@@ -1,10 +1,14 @@
 //! A queue pair: its state, and the four parts that do its work.
 //!
 //! * [`attributes`]: what is set when, as `ibv_modify_qp` checks it.
-//! * `requester`: cuts work requests into packets, and goes back when it must.
+//! * `requester`: which work request is next, and from where it goes on after a loss.
+//! * `emit`: work requests become packets.
 //! * `completer`: takes responses, retires work requests.
-//! * `responder`: takes requests, writes memory, decides what to answer.
+//! * `responder`: what of a peer's requests is new, what came again, what was lost.
+//! * `execute`: what a new request does to memory and receive requests.
 //! * `responses`: the queue of answers and how they become packets.
+//! * `receives`: where receive requests come from.
+//! * `unreliable`: the receiving side of UC and UD.
 //!
 //! Inside, packets have positions: a `u64` that counts packets of one direction from the first of the
 //! connection. A PSN is the low 24 bits of the position, offset by the first PSN; a PSN that arrives
@@ -12,21 +16,29 @@
 
 pub mod attributes;
 mod completer;
+mod emit;
+mod execute;
+mod receives;
 mod requester;
 mod responder;
 mod responses;
+mod unreliable;
 
 use super::config::CardConfig;
 use super::counters::Counters;
+use super::queue::Reader;
 use super::recent::{Rare, Recent};
 use super::work::{
-    Completion, CompletionKind, CqId, RecvEntry, SendEntry, SharedState, Status, Work, WorkReader,
+    Chunk, Completion, CompletionKind, CqId, RecvEntry, SendEntry, Sge, SharedState, SrqId, Status,
+    Work, WorkReader,
 };
 use super::{AsyncEvent, Cq};
-use crate::memory::{Access, Memory};
+use crate::memory::{Access, Memory, Pd};
 use crate::time::Time;
 use crate::wire::{Gid, Psn, QpNumber, RouteId};
-use attributes::{Mtu, QpInit};
+use attributes::{Mtu, QpInit, QpType};
+use receives::Receives;
+pub(crate) use receives::Srq;
 use requester::Requester;
 use responder::Responder;
 use std::collections::VecDeque;
@@ -93,8 +105,12 @@ pub(crate) struct Desk {
     pub(crate) config: CardConfig,
     pub(crate) memory: Memory,
     pub(crate) cqs: Vec<Cq>,
-    pub(crate) counters: Counters,
     pub(crate) events: VecDeque<AsyncEvent>,
+    pub(crate) srqs: Vec<Srq>,
+    /// By address handle; a destroyed one leaves its place empty.
+    pub(crate) addresses: Vec<Option<(Pd, Path)>>,
+    /// Completion queues that were armed and have a completion now.
+    pub(crate) notifications: VecDeque<CqId>,
 }
 
 /// Where the packets of a connection go, worked out once.
@@ -120,9 +136,12 @@ pub(crate) struct Qp {
     pub(crate) dest_qp: QpNumber,
     pub(crate) mtu: Mtu,
     pub(crate) access: Access,
+    /// Of datagrams.
+    pub(crate) qkey: u32,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     pub(crate) recent: Recent,
+    pub(crate) counters: Counters,
     /// This queue pair's entries in the card's timer heap, the earliest last.
     pub(crate) armed: Vec<Time>,
     /// On the card's list of queue pairs with requests to send.
@@ -138,8 +157,13 @@ impl Qp {
         init: QpInit,
         shared: Arc<SharedState>,
         send: WorkReader<SendEntry>,
-        recv: WorkReader<RecvEntry>,
+        chunks: Reader<Chunk>,
+        recv: Option<WorkReader<RecvEntry>>,
     ) -> Qp {
+        let receives = match (recv, init.srq) {
+            (Some(queue), _) => Receives::own(queue, init.max_recv_sge),
+            (None, srq) => Receives::shared(srq.unwrap_or(SrqId(u32::MAX)), super::MAX_SGE),
+        };
         Qp {
             number,
             state: State::Reset,
@@ -147,9 +171,11 @@ impl Qp {
             dest_qp: QpNumber::default(),
             mtu: Mtu::M256,
             access: Access::default(),
-            requester: Requester::new(send, init.max_send_wr),
-            responder: Responder::new(recv),
+            qkey: 0,
+            requester: Requester::new(send, chunks, init.max_send_wr),
+            responder: Responder::new(receives),
             recent: Recent::new(),
+            counters: Counters::default(),
             armed: Vec::new(),
             listed_request: false,
             listed_response: false,
@@ -182,21 +208,33 @@ impl Qp {
     /// Into the error state: every request completes as flushed (C9-220, C10-42). Answers already
     /// decided on still go out.
     pub(crate) fn enter_error(&mut self, now: Time, desk: &mut Desk) {
+        let before = self.state;
         self.set_state(now, State::Error);
         self.requester.stop();
         self.responder.stop();
         self.flush(now, desk);
+        // With a shared receive queue the program cannot tell by itself that nothing more will come
+        // (o11-5.2.5).
+        if before != State::Error && self.responder.receives.srq().is_some() {
+            desk.events
+                .push_back(AsyncEvent::LastWqeReached(self.number));
+        }
     }
 
     /// Completes as flushed whatever is queued.
     pub(crate) fn flush(&mut self, now: Time, desk: &mut Desk) {
+        self.flush_sends(now, desk);
+        while let Some(taken) = self.responder.receives.flush() {
+            let c = self.recv_completion(taken.wr_id, Status::WorkRequestFlushed);
+            self.complete(now, self.init.recv_cq, c, false, desk);
+        }
+    }
+
+    /// Completes as flushed what is in the send queue.
+    pub(crate) fn flush_sends(&mut self, now: Time, desk: &mut Desk) {
         while let Some(entry) = self.requester.retire() {
             let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0);
-            self.complete(now, self.init.send_cq, c, desk);
-        }
-        while let Some(entry) = self.responder.retire() {
-            let c = self.recv_completion(&entry, Status::WorkRequestFlushed);
-            self.complete(now, self.init.recv_cq, c, desk);
+            self.complete(now, self.init.send_cq, c, false, desk);
         }
     }
 
@@ -223,30 +261,50 @@ impl Qp {
             wr_id: entry.wr_id,
             status,
             kind: match entry.work {
-                Work::Send | Work::SendImmediate(_) => CompletionKind::Send,
+                Work::Send | Work::SendImmediate(_) | Work::SendInvalidate(_) => {
+                    CompletionKind::Send
+                }
                 Work::Write(_) | Work::WriteImmediate(..) => CompletionKind::Write,
                 Work::Read(_) => CompletionKind::Read,
+                Work::CompareSwap { .. } => CompletionKind::CompareSwap,
+                Work::FetchAdd { .. } => CompletionKind::FetchAdd,
+                Work::AtomicWrite(_) => CompletionKind::AtomicWrite,
+                Work::BindWindow { .. } => CompletionKind::BindWindow,
+                Work::LocalInvalidate(_) => CompletionKind::LocalInvalidate,
             },
             qp: self.number,
             byte_len: len,
             immediate: None,
+            invalidated: None,
+            src_qp: QpNumber::default(),
+            grh: false,
         }
     }
 
-    pub(crate) fn recv_completion(&self, entry: &RecvEntry, status: Status) -> Completion {
+    pub(crate) fn recv_completion(&self, wr_id: u64, status: Status) -> Completion {
         Completion {
-            wr_id: entry.wr_id,
+            wr_id,
             status,
             kind: CompletionKind::Receive,
             qp: self.number,
             byte_len: 0,
             immediate: None,
+            invalidated: None,
+            src_qp: QpNumber::default(),
+            grh: false,
         }
     }
 
-    /// Puts a completion into its queue. A queue that is full is in error, and so is everyone who
-    /// completes into it (C9-218, C11-37).
-    pub(crate) fn complete(&mut self, now: Time, cq: CqId, c: Completion, desk: &mut Desk) {
+    /// Puts a completion into its queue, and tells the program if it waits for that. A queue that is full is
+    /// in error, and so is everyone who completes into it (C9-218, C11-37).
+    pub(crate) fn complete(
+        &mut self,
+        now: Time,
+        cq: CqId,
+        c: Completion,
+        solicited: bool,
+        desk: &mut Desk,
+    ) {
         if c.status != Status::Success && c.status != Status::WorkRequestFlushed {
             self.recent.note(
                 now,
@@ -257,15 +315,61 @@ impl Qp {
             );
         }
         let queue = &mut desk.cqs[cq.0 as usize];
-        if !queue.push(c) {
-            if queue.overrun() {
-                desk.events.push_back(AsyncEvent::CqError(cq));
+        if queue.push(c) {
+            if queue.notifies(solicited || c.status != Status::Success) {
+                desk.notifications.push_back(cq);
             }
-            if self.state != State::Error {
-                desk.events.push_back(AsyncEvent::QpFatal(self.number));
-                self.enter_error(now, desk);
+            return;
+        }
+        if queue.overrun() {
+            desk.events.push_back(AsyncEvent::CqError(cq));
+        }
+        if self.state != State::Error {
+            desk.events.push_back(AsyncEvent::QpFatal(self.number));
+            self.enter_error(now, desk);
+        }
+    }
+
+    /// Where the next request packet goes, if there is one: the connection's path, or that of the next
+    /// datagram.
+    #[inline]
+    pub(crate) fn next_path(&mut self, desk: &Desk) -> Option<Path> {
+        match self.init.qp_type {
+            QpType::Rc | QpType::Uc => self.path,
+            QpType::Ud => {
+                let entry = self.requester.next_entry()?;
+                let known = entry
+                    .to
+                    .and_then(|to| desk.addresses.get(to.address.0 as usize));
+                known.copied().flatten().map(|(_, path)| path)
             }
         }
+    }
+}
+
+/// Calls `each` with the element, the address, the offset in the packet and the length of every piece
+/// of `len` bytes from `offset` on in `elements`.
+#[inline]
+fn pieces<'a>(
+    elements: impl Iterator<Item = &'a Sge>,
+    mut offset: u64,
+    len: u16,
+    mut each: impl FnMut(&Sge, u64, usize, usize),
+) {
+    let mut done = 0usize;
+    for sge in elements {
+        if done == usize::from(len) {
+            return;
+        }
+        if offset >= u64::from(sge.len) {
+            offset -= u64::from(sge.len);
+            continue;
+        }
+        let n = (u64::from(sge.len) - offset).min((usize::from(len) - done) as u64) as usize;
+        // An address that wraps is refused by the look-up, whose range check starts from it.
+        each(sge, sge.addr.wrapping_add(offset), done, n);
+        done += n;
+        offset = 0;
     }
 }
 

@@ -1,25 +1,25 @@
-//! The requester: work requests become packets, in order; after a loss it goes back.
+//! The requester: which work request is next, and from where it goes on after a loss.
 
-use super::attributes::QpAttributes;
+use super::attributes::{QpAttributes, QpType};
 use super::{Desk, Path, Qp, State, psn_at};
-use crate::card::env::{Deed, Env};
 use crate::card::recent::Rare;
-use crate::card::work::{MAX_MESSAGE_LEN, SendEntry, Sge, SgeRun, Status, Work, WorkReader};
+use crate::card::work::{CHUNK, Chunk, SendEntry, Sge, Status, WorkReader};
 use crate::card::{codes, queue::Reader};
-use crate::memory::{Access, Memory, Pd};
 use crate::time::{Span, Time};
-use crate::wire::{Bth, Damage, Ecn, Ext, Opcode, Packet, Payload, Psn, Reth};
+use crate::wire::{Bth, Damage, Ecn, Ext, Packet, Payload, Psn};
 
 /// The most packets without acknowledgement: half the PSN space, so that a duplicate can be told from
 /// a new packet.
-const WINDOW: u64 = 1 << 23;
+pub(super) const WINDOW: u64 = 1 << 23;
 
 /// Packets of one work request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flight {
     pub(super) first: u64,
+    /// None for what is done locally.
     pub(super) packets: u32,
-    pub(super) is_read: bool,
+    /// READ or atomic: done when its own answer has come, not when a later packet is acknowledged.
+    pub(super) answered: bool,
 }
 
 impl Flight {
@@ -31,23 +31,24 @@ impl Flight {
 /// The sending half of a connection.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    queue: WorkReader<SendEntry>,
+    pub(super) queue: WorkReader<SendEntry>,
+    chunks: Reader<Chunk>,
     /// By index of the work request, modulo the length, a power of two.
-    flights: Box<[Flight]>,
+    pub(super) flights: Box<[Flight]>,
     /// Work requests up to here have their packets numbered.
     pub(super) started: u64,
     /// The work request that the next packet belongs to.
-    cursor_request: u64,
+    pub(super) cursor_request: u64,
     /// Position of the next packet to send.
     pub(super) cursor: u64,
     /// Position after the last one numbered.
-    next: u64,
+    pub(super) next: u64,
     /// Oldest position without answer.
     pub(super) una: u64,
     /// Position after the last one ever sent.
     pub(super) sent: u64,
     pub(super) first_psn: Psn,
-    /// READs sent since the last going back and not answered yet.
+    /// READs and atomics sent since the last going back and not answered yet.
     pub(super) reads_out: u32,
     pub(super) max_rd_atomic: u32,
     pub(super) timeout: Option<Span>,
@@ -60,7 +61,7 @@ pub(crate) struct Requester {
     /// When the transport timer runs out.
     pub(super) timer: Time,
     /// Packets since one asked for an acknowledgement.
-    since_ack_req: u32,
+    pub(super) since_ack_req: u32,
     /// A missing READ response was acted on and nothing has moved since.
     pub(super) implied_nak: bool,
     /// Index of the last work request that the peer's credits let start, if it limits them.
@@ -74,10 +75,15 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(queue: WorkReader<SendEntry>, max_wr: u32) -> Requester {
+    pub(super) fn new(
+        queue: WorkReader<SendEntry>,
+        chunks: Reader<Chunk>,
+        max_wr: u32,
+    ) -> Requester {
         let slots = max_wr.max(1).next_power_of_two() as usize;
         Requester {
             queue,
+            chunks,
             flights: vec![Flight::default(); slots].into_boxed_slice(),
             started: 0,
             cursor_request: 0,
@@ -114,6 +120,7 @@ impl Requester {
 
     /// Forgets everything under way; what is queued stays.
     pub(super) fn stop(&mut self) {
+        // What was under way is not taken up again: the positions end here.
         self.next = self.next.max(self.sent);
         (self.cursor, self.una, self.sent) = (self.next, self.next, self.next);
         self.hold_until = Time::ZERO;
@@ -146,6 +153,9 @@ impl Requester {
 
     /// Takes the oldest work request out of the queue.
     pub(super) fn retire(&mut self) -> Option<SendEntry> {
+        let inline = self.queue.entries.get(self.head())?.inline;
+        self.chunks.tail();
+        self.chunks.retire(inline.count.into());
         let entry = self.queue.retire(|entry| entry.sges)?;
         let head = self.head();
         self.started = self.started.max(head);
@@ -159,14 +169,35 @@ impl Requester {
         self.queue.entries.head()
     }
 
+    /// The work request that the next packet belongs to.
+    pub(super) fn next_entry(&mut self) -> Option<SendEntry> {
+        self.entry(self.cursor_request)
+    }
+
     /// A work request that is in the queue.
     pub(super) fn entry(&mut self, index: u64) -> Option<SendEntry> {
         self.queue.entries.get(index).copied()
     }
 
-    /// The elements of queued work requests.
-    pub(super) fn sges(&self) -> &Reader<Sge> {
-        &self.queue.sges
+    /// The elements of a queued work request.
+    #[inline]
+    pub(super) fn elements(&self, entry: &SendEntry) -> impl Iterator<Item = &Sge> {
+        let run = entry.sges;
+        (0..u64::from(run.count)).filter_map(move |i| self.queue.sges.peek(run.first + i))
+    }
+
+    /// Copies bytes from `offset` on of a request's inline data.
+    pub(super) fn copy_inline(&self, entry: &SendEntry, offset: usize, out: &mut [u8]) {
+        for (at, byte) in (offset..).zip(out) {
+            let chunk = self.chunks.peek(entry.inline.first + (at / CHUNK) as u64);
+            *byte = chunk.map_or(0, |c| c[at % CHUNK]);
+        }
+    }
+
+    /// Takes note of elements and inline data that the program has queued by now.
+    pub(super) fn refresh(&mut self) {
+        self.queue.sges.tail();
+        self.chunks.tail();
     }
 
     #[inline]
@@ -252,7 +283,7 @@ impl Requester {
         self.cursor = position;
         self.cursor_request = self.request_at(position);
         self.reads_out = (self.head()..self.cursor_request)
-            .filter(|&r| self.flight(r).is_read)
+            .filter(|&r| self.flight(r).answered)
             .count() as u32;
     }
 }
@@ -276,150 +307,9 @@ impl Qp {
         );
     }
 
-    /// The next request packet, if one can be sent now.
-    pub(crate) fn next_request<E: Env>(
-        &mut self,
-        now: Time,
-        desk: &mut Desk,
-        env: &mut E,
-    ) -> Option<Packet> {
-        if now < self.requester.hold_until || !matches!(self.state, State::Rts | State::Sqd) {
-            return None;
-        }
-        self.requester.hold_until = Time::ZERO;
-        if self.requester.cursor_request == self.requester.started && !self.start(now, desk) {
-            return None;
-        }
-        let path = self.path?;
-        let r = &mut self.requester;
-        let entry = *r.queue.entries.peek(r.cursor_request)?;
-        let flight = r.flight(r.cursor_request);
-        let at = (r.cursor - flight.first) as u32;
-        let mtu = u64::from(self.mtu.bytes());
-        let offset = u64::from(at) * mtu;
-
-        let bth = Bth::new(
-            Opcode::RC_SEND_ONLY,
-            self.dest_qp,
-            psn_at(r.first_psn, r.cursor),
-        );
-        let mut packet = packet(&path, path.priority, bth);
-        let last;
-        if let Work::Read(remote) = entry.work {
-            if r.reads_out >= r.max_rd_atomic {
-                return None;
-            }
-            r.reads_out += 1;
-            last = true;
-            packet.bth = packet.bth.with_opcode(Opcode::RC_READ_REQUEST);
-            packet.ext = Ext::Reth(Reth {
-                va: remote.addr.wrapping_add(offset),
-                rkey: remote.rkey,
-                dma_len: (entry.len - offset) as u32,
-            });
-        } else {
-            let len = (entry.len - offset).min(mtu) as u16;
-            last = at + 1 == flight.packets;
-            (packet.payload, packet.bth) = match stage(
-                &r.queue.sges,
-                &entry,
-                self.init.pd,
-                offset,
-                len,
-                &desk.memory,
-                env,
-            ) {
-                Ok(payload) => (
-                    payload,
-                    packet.bth.with_opcode(opcode(entry.work, at == 0, last)),
-                ),
-                Err(status) => {
-                    self.fail_local(now, status, desk);
-                    return None;
-                }
-            };
-            packet.ext = ext(&entry, at == 0, last);
-        }
-
-        let again = r.cursor < r.sent;
-        r.since_ack_req += 1;
-        let ack_req = last || r.since_ack_req >= desk.config.ack_every;
-        if ack_req {
-            r.since_ack_req = 0;
-        }
-        packet.bth = packet
-            .bth
-            .with_ack_req(ack_req)
-            .with_solicited(last && entry.solicited)
-            .with_pad_count(packet.payload.pad_count());
-        packet.frame_len = frame_len(&path, &packet);
-
-        r.cursor = if matches!(entry.work, Work::Read(_)) {
-            flight.end()
-        } else {
-            r.cursor + 1
-        };
-        if r.cursor == flight.end() {
-            r.cursor_request += 1;
-        }
-        r.sent = r.sent.max(r.cursor);
-        if r.timer == Time::NEVER {
-            r.restart_timer(now);
-        }
-        desk.counters.request_packets += 1;
-        desk.counters.retransmitted_packets += u64::from(again);
-        env.observe(|| Deed::Request { packet, again });
-        Some(packet)
-    }
-
-    /// Numbers the packets of the next work request, if it may begin.
-    fn start(&mut self, now: Time, desk: &mut Desk) -> bool {
-        let r = &mut self.requester;
-        if self.state != State::Rts || r.failure.is_some() {
-            return false;
-        }
-        let Some(entry) = r.queue.entries.get(r.started).copied() else {
-            return false;
-        };
-        r.queue.sges.tail();
-        if entry.len > MAX_MESSAGE_LEN {
-            self.fail_local(now, Status::LocalLengthError, desk);
-            return false;
-        }
-        let is_read = matches!(entry.work, Work::Read(_));
-        // It would wait for ever.
-        if is_read && r.max_rd_atomic == 0 {
-            self.fail_local(now, Status::LocalQpOperationError, desk);
-            return false;
-        }
-        if entry.fence && r.reads_out > 0 {
-            return false;
-        }
-        let takes_receive = matches!(
-            entry.work,
-            Work::Send | Work::SendImmediate(_) | Work::WriteImmediate(..)
-        );
-        if takes_receive && r.started > r.credit_limit {
-            return false;
-        }
-        let packets = entry.len.div_ceil(u64::from(self.mtu.bytes())).max(1) as u32;
-        if r.next + u64::from(packets) - r.una > WINDOW {
-            return false;
-        }
-        let slot = r.started as usize & (r.flights.len() - 1);
-        r.flights[slot] = Flight {
-            first: r.next,
-            packets,
-            is_read,
-        };
-        r.next += u64::from(packets);
-        r.started += 1;
-        true
-    }
-
     /// The request at the cursor cannot be sent. Those before it are completed first, so it waits for
     /// its turn if any is without answer.
-    fn fail_local(&mut self, now: Time, status: Status, desk: &mut Desk) {
+    pub(super) fn fail_local(&mut self, now: Time, status: Status, desk: &mut Desk) {
         let r = &mut self.requester;
         r.failure = Some(status);
         // Packets of it that are already out end with the connection; it is not begun again.
@@ -442,14 +332,21 @@ impl Qp {
         }
     }
 
-    /// Completes the oldest request with `status`, and all others as flushed.
+    /// Completes the oldest request with `status`, and all others as flushed. A connection that is not
+    /// reliable still receives (SQE).
     pub(super) fn fail_oldest(&mut self, now: Time, status: Status, desk: &mut Desk) {
+        let reliable = self.init.qp_type == QpType::Rc;
         if let Some(entry) = self.requester.retire() {
             let c = self.send_completion(&entry, status, 0);
-            self.set_state(now, State::Error);
-            self.complete(now, self.init.send_cq, c, desk);
+            self.set_state(now, if reliable { State::Error } else { State::Sqe });
+            self.complete(now, self.init.send_cq, c, false, desk);
         }
-        self.enter_error(now, desk);
+        if reliable {
+            self.enter_error(now, desk);
+        } else if self.state == State::Sqe {
+            self.requester.stop();
+            self.flush_sends(now, desk);
+        }
     }
 
     /// The clock has reached the requester's deadline.
@@ -474,7 +371,7 @@ impl Qp {
                 retries_left: r.retries_left,
             },
         );
-        desk.counters.timeouts += 1;
+        self.counters.timeouts += 1;
         let lost = r.una;
         self.retry(now, lost, desk);
     }
@@ -522,107 +419,4 @@ pub(super) fn frame_len(path: &Path, packet: &Packet) -> u16 {
         + packet.ext.len()
         + packet.payload.len()
         + u16::from(packet.payload.pad_count())
-}
-
-/// Opcode of a SEND or WRITE packet. READ requests have one of their own.
-#[inline]
-fn opcode(work: Work, first: bool, last: bool) -> Opcode {
-    let (base, immediate) = match work {
-        Work::Send => (Opcode::RC_SEND_FIRST, false),
-        Work::SendImmediate(_) => (Opcode::RC_SEND_FIRST, true),
-        Work::Write(_) => (Opcode::RC_WRITE_FIRST, false),
-        Work::WriteImmediate(..) => (Opcode::RC_WRITE_FIRST, true),
-        Work::Read(_) => (Opcode::RC_READ_REQUEST, false),
-    };
-    // First, Middle, Last, Last with immediate, Only, Only with immediate: in this order for both.
-    let place = match (first, last) {
-        (true, false) => 0,
-        (false, false) => 1,
-        (false, true) => 2 + u8::from(immediate),
-        (true, true) => 4 + u8::from(immediate),
-    };
-    Opcode(base.0 + place)
-}
-
-#[inline]
-fn ext(entry: &SendEntry, first: bool, last: bool) -> Ext {
-    match entry.work {
-        Work::SendImmediate(i) if last => Ext::Immediate(i),
-        Work::Write(remote) | Work::WriteImmediate(remote, _) if first => {
-            let reth = Reth {
-                va: remote.addr,
-                rkey: remote.rkey,
-                dma_len: entry.len as u32,
-            };
-            match entry.work {
-                Work::WriteImmediate(_, i) if last => Ext::RethImmediate(reth, i),
-                _ => Ext::Reth(reth),
-            }
-        }
-        Work::WriteImmediate(_, i) if last => Ext::Immediate(i),
-        _ => Ext::None,
-    }
-}
-
-/// Takes a snapshot of `len` bytes from `offset` on of the request's elements.
-#[inline]
-fn stage<E: Env>(
-    sges: &Reader<Sge>,
-    entry: &SendEntry,
-    pd: Pd,
-    offset: u64,
-    len: u16,
-    memory: &Memory,
-    env: &mut E,
-) -> Result<Payload, Status> {
-    if len == 0 {
-        return Ok(Payload::EMPTY);
-    }
-    let mut checked = Ok(());
-    pieces(sges, entry.sges, offset, len, |sge, addr, _, n| {
-        if memory
-            .local(sge.lkey, pd, addr, n as u64, Access::LOCAL_READ)
-            .is_err()
-        {
-            checked = Err(Status::LocalProtectionError);
-        }
-    });
-    checked?;
-    Ok(env.stage(len, |out| {
-        pieces(sges, entry.sges, offset, len, |sge, addr, at, n| {
-            if let Ok(region) = memory.local(sge.lkey, pd, addr, n as u64, Access::LOCAL_READ) {
-                region.read(addr, &mut out[at..at + n]);
-            }
-        });
-    }))
-}
-
-/// Calls `each` with the element, the address, the offset in the packet and the length of every piece
-/// of `len` bytes from `offset` on in the elements of `run`.
-#[inline]
-pub(super) fn pieces(
-    sges: &Reader<Sge>,
-    run: SgeRun,
-    mut offset: u64,
-    len: u16,
-    mut each: impl FnMut(&Sge, u64, usize, usize),
-) {
-    let mut done = 0usize;
-    for i in 0..u64::from(run.count) {
-        let Some(sge) = sges.peek(run.first + i) else {
-            return;
-        };
-        if offset >= u64::from(sge.len) {
-            offset -= u64::from(sge.len);
-            continue;
-        }
-        let n = (u64::from(sge.len) - offset).min((usize::from(len) - done) as u64) as usize;
-        // An address that wraps is refused by the look-up, whose range check starts from it.
-        each(sge, sge.addr.wrapping_add(offset), done, n);
-        done += n;
-        offset = 0;
-        if done == usize::from(len) {
-            return;
-        }
-    }
 }

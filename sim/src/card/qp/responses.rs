@@ -5,71 +5,63 @@
 
 use super::requester::{frame_len, packet};
 use super::{Desk, Qp, State, psn_at};
+use crate::card::AsyncEvent;
 use crate::card::codes;
 use crate::card::env::{Deed, Env};
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::aeth::SyndromeKind;
-use crate::wire::{Aeth, Bth, Ext, Msn, NakCode, Opcode, Packet, Payload, Reth, Syndrome};
+use crate::wire::{
+    Aeth, AtomicAckEth, Bth, Ext, Msn, NakCode, Opcode, Packet, Payload, Reth, Syndrome,
+};
 use std::collections::VecDeque;
 
-/// An answer.
+/// The answer to a READ or atomic.
 #[derive(Clone, Copy, Debug)]
-enum Response {
-    /// Positive: everything up to and with `position`.
-    Ack {
-        position: u64,
-        msn: Msn,
-        ready: Time,
-    },
-    /// Negative, or "not ready".
-    Nak {
-        position: u64,
-        syndrome: Syndrome,
-        msn: Msn,
-        ready: Time,
-    },
+pub(super) enum Answer {
     /// READ data; `sent` packets of `packets` are out.
-    Read {
-        position: u64,
-        packets: u32,
-        sent: u32,
-        reth: Reth,
-        msn: Msn,
-        ready: Time,
-        /// It was asked for before.
-        again: bool,
-    },
+    Read { packets: u32, sent: u32, reth: Reth },
+    /// The value before an atomic.
+    Atomic { original: u64 },
+    /// An ATOMIC WRITE is done: a READ response without data.
+    Written,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Everything up to and with the position is carried out.
+    Ack,
+    /// Negative, or "not ready".
+    Nak(Syndrome),
+    Answer(Answer),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Response {
+    position: u64,
+    msn: Msn,
+    ready: Time,
+    /// It was asked for before.
+    again: bool,
+    kind: Kind,
 }
 
 impl Response {
-    fn ready(&self) -> Time {
-        match *self {
-            Response::Ack { ready, .. }
-            | Response::Nak { ready, .. }
-            | Response::Read { ready, .. } => ready,
-        }
-    }
-
-    /// First position it answers that is not answered yet.
-    fn position(&self) -> u64 {
-        match *self {
-            Response::Ack { position, .. } | Response::Nak { position, .. } => position,
-            Response::Read { position, sent, .. } => position + u64::from(sent),
-        }
-    }
-
-    /// Lets an acknowledgement go at `earlier`, if that is earlier.
-    fn advance(&mut self, earlier: Time) {
-        if let Response::Ack { ready, .. } = self {
-            *ready = earlier.min(*ready);
+    /// First position it answers that is not answered yet, and the one after the last.
+    fn span(&self) -> (u64, u64) {
+        match self.kind {
+            Kind::Answer(Answer::Read { packets, sent, .. }) => (
+                self.position + u64::from(sent),
+                self.position + u64::from(packets),
+            ),
+            _ => (self.position, self.position + 1),
         }
     }
 
     /// True for a NAK that ends the connection.
     fn is_final(&self) -> bool {
-        match self {
-            Response::Nak { syndrome, .. } => matches!(
+        match self.kind {
+            Kind::Nak(syndrome) => matches!(
                 syndrome.kind(),
                 SyndromeKind::Nak(code) if code != NakCode::PsnSequenceError
             ),
@@ -82,35 +74,35 @@ impl Response {
 #[derive(Debug, Default)]
 pub(crate) struct Responses {
     queue: VecDeque<Response>,
-    /// READs in the queue that were asked for once.
-    reads: usize,
+    /// READs and atomics in the queue that were asked for once.
+    resources: usize,
 }
 
 impl Responses {
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.reads = 0;
+        self.resources = 0;
     }
 
-    /// Drops READ data that is not out yet; the queue pair is in error. What stands before a refusal
-    /// stays: the refusal says that everything before it has been carried out (C9-27).
+    /// Drops answers with data that are not out yet; the queue pair is in error. What stands before a
+    /// refusal stays: the refusal says that everything before it has been carried out (C9-27).
     pub(super) fn keep_acknowledgements(&mut self) {
         if self.queue.back().is_some_and(Response::is_final) {
             return;
         }
-        self.queue.retain(|r| !matches!(r, Response::Read { .. }));
-        self.count_reads();
+        self.queue.retain(|r| !matches!(r.kind, Kind::Answer(_)));
+        self.count_resources();
     }
 
-    /// READs not answered in full. Those that are answered again do not count: the peer may have their
-    /// first answer by now, and has gone on.
-    pub(super) fn reads(&self) -> usize {
-        self.reads
+    /// READs and atomics not answered in full. Those that are answered again do not count: the peer may
+    /// have their first answer by now, and has gone on.
+    pub(super) fn resources(&self) -> usize {
+        self.resources
     }
 
-    fn count_reads(&mut self) {
-        let new = |r: &&Response| matches!(r, Response::Read { again: false, .. });
-        self.reads = self.queue.iter().filter(new).count();
+    fn count_resources(&mut self) {
+        let new = |r: &&Response| matches!(r.kind, Kind::Answer(_)) && !r.again;
+        self.resources = self.queue.iter().filter(new).count();
     }
 
     #[inline]
@@ -121,68 +113,67 @@ impl Responses {
     /// When the next answer may go.
     #[inline]
     pub(super) fn ready_at(&self) -> Time {
-        match self.queue.front() {
-            Some(r) => r.ready(),
-            None => Time::NEVER,
-        }
+        self.queue.front().map_or(Time::NEVER, |r| r.ready)
     }
 
     #[inline]
     pub(super) fn push_ack(&mut self, position: u64, msn: Msn, ready: Time) {
-        if let Some(Response::Ack {
-            position: p,
-            msn: m,
-            ..
-        }) = self.queue.back_mut()
-        {
-            if position >= *p {
-                (*p, *m) = (position, msn);
+        match self.queue.back_mut() {
+            Some(Response {
+                position: p,
+                msn: m,
+                kind: Kind::Ack,
+                ..
+            }) => {
+                if position >= *p {
+                    (*p, *m) = (position, msn);
+                }
             }
-            return;
+            _ => self.push_back(position, msn, ready, Kind::Ack),
         }
-        self.queue.push_back(Response::Ack {
+    }
+
+    #[inline]
+    fn push_back(&mut self, position: u64, msn: Msn, ready: Time, kind: Kind) {
+        self.queue.push_back(Response {
             position,
             msn,
             ready,
+            again: false,
+            kind,
         });
     }
 
     pub(super) fn push_nak(&mut self, position: u64, syndrome: Syndrome, msn: Msn, ready: Time) {
-        self.queue.push_back(Response::Nak {
-            position,
-            syndrome,
-            msn,
-            ready,
-        });
+        self.push_back(position, msn, ready, Kind::Nak(syndrome));
         self.tidy();
     }
 
-    /// Drops what a later answer makes needless, so that between two READs there is at most an ACK, a NAK
-    /// and an ACK, however long the port does not fetch them.
+    /// Drops what a later answer makes needless, so that between two answers with data there is at most an
+    /// ACK, a NAK and an ACK, however long the port does not fetch them.
     fn tidy(&mut self) {
         let mut i = 0;
         while i + 1 < self.queue.len() {
-            let needless = match (self.queue[i], self.queue[i + 1]) {
-                (
-                    Response::Ack {
-                        position, ready, ..
-                    },
-                    Response::Ack {
-                        position: later, ..
-                    },
-                ) if later < position => {
-                    self.queue.swap(i, i + 1);
-                    self.queue[i + 1].advance(ready);
-                    true
-                }
-                (Response::Ack { ready, .. }, Response::Ack { .. }) => {
-                    self.queue[i + 1].advance(ready);
+            let (this, next) = (self.queue[i], self.queue[i + 1]);
+            let needless = match (this.kind, next.kind) {
+                (Kind::Ack, Kind::Ack) => {
+                    if next.position < this.position {
+                        self.queue.swap(i, i + 1);
+                    }
+                    let ready = this.ready.min(next.ready);
+                    self.queue[i + 1].ready = ready;
                     true
                 }
                 // At most one sequence or RNR NAK can mean something, and it is the latest.
-                (Response::Nak { .. }, Response::Nak { .. }) => true,
-                (Response::Nak { .. }, Response::Ack { .. }) => {
-                    matches!(self.queue.get(i + 2), Some(Response::Nak { .. }))
+                (Kind::Nak(_), Kind::Nak(_)) => true,
+                (Kind::Nak(_), Kind::Ack) => {
+                    matches!(
+                        self.queue.get(i + 2),
+                        Some(Response {
+                            kind: Kind::Nak(_),
+                            ..
+                        })
+                    )
                 }
                 _ => false,
             };
@@ -195,68 +186,51 @@ impl Responses {
         }
     }
 
-    pub(super) fn push_read(
-        &mut self,
-        position: u64,
-        packets: u32,
-        reth: Reth,
-        msn: Msn,
-        ready: Time,
-    ) {
-        self.reads += 1;
-        self.queue.push_back(Response::Read {
-            position,
-            packets,
-            sent: 0,
-            reth,
-            msn,
-            ready,
-            again: false,
-        });
+    pub(super) fn push(&mut self, position: u64, answer: Answer, msn: Msn, ready: Time) {
+        self.resources += 1;
+        self.push_back(position, msn, ready, Kind::Answer(answer));
     }
 
-    /// Answers a READ again, before the answers to later requests. What is still to be sent of the same
-    /// data is replaced. At most `limit` such READs wait.
-    pub(super) fn repeat_read(
+    /// Answers a READ or atomic again, before the answers to later requests. What is still to be sent of
+    /// the same answer is replaced. At most `limit` such answers wait.
+    pub(super) fn repeat(
         &mut self,
         position: u64,
-        packets: u32,
-        reth: Reth,
+        answer: Answer,
         msn: Msn,
         ready: Time,
         limit: usize,
     ) {
-        let end = position + u64::from(packets);
-        self.queue.retain(|r| match *r {
-            Response::Read {
-                position: p,
-                packets: n,
-                ..
-            } => p >= end || p + u64::from(n) <= position,
-            _ => true,
-        });
-        self.count_reads();
-        self.tidy();
-        let again = |r: &&Response| matches!(r, Response::Read { again: true, .. });
-        if self.queue.iter().filter(again).count() >= limit {
-            return;
-        }
-        let at = self.queue.iter().position(|r| r.position() >= position);
-        let read = Response::Read {
+        let kind = Kind::Answer(answer);
+        let repeated = Response {
             position,
-            packets,
-            sent: 0,
-            reth,
             msn,
             ready,
             again: true,
+            kind,
         };
-        self.queue.insert(at.unwrap_or(self.queue.len()), read);
+        let end = repeated.span().1;
+        self.queue.retain(|r| match r.kind {
+            Kind::Answer(_) => r.position >= end || r.span().1 <= position,
+            _ => true,
+        });
+        self.count_resources();
+        self.tidy();
+        if self.queue.iter().filter(|r| r.again).count() >= limit {
+            return;
+        }
+        let at = self.queue.iter().position(|r| r.span().0 >= position);
+        self.queue.insert(at.unwrap_or(self.queue.len()), repeated);
     }
 
     fn pop(&mut self) {
-        if let Some(Response::Read { again: false, .. }) = self.queue.pop_front() {
-            self.reads -= 1;
+        if let Some(Response {
+            kind: Kind::Answer(_),
+            again: false,
+            ..
+        }) = self.queue.pop_front()
+        {
+            self.resources -= 1;
         }
     }
 }
@@ -270,47 +244,46 @@ impl Qp {
         env: &mut E,
     ) -> Option<Packet> {
         let front = *self.responder.responses.queue.front()?;
-        if front.ready() > now {
+        if front.ready > now {
             return None;
         }
-        let packet = match front {
-            Response::Ack { position, msn, .. } => {
+        let (position, msn) = (front.position, front.msn);
+        let packet = match front.kind {
+            Kind::Ack => {
                 self.responder.responses.pop();
-                let credits = if desk.config.credits {
-                    codes::encode_credits(self.responder.receives())
-                } else {
-                    Syndrome::UNLIMITED
-                };
-                desk.counters.acks_sent += 1;
-                self.acknowledgement(
+                self.counters.acks_sent += 1;
+                let aeth = self.positive(msn, desk);
+                self.response(
+                    Opcode::RC_ACKNOWLEDGE,
                     position,
-                    Aeth {
-                        syndrome: Syndrome::ack(credits),
-                        msn,
-                    },
+                    Ext::Aeth(aeth),
+                    Payload::EMPTY,
                 )?
             }
-            Response::Nak {
-                position,
-                syndrome,
-                msn,
-                ..
-            } => {
+            Kind::Nak(syndrome) => {
                 self.responder.responses.pop();
                 match syndrome.kind() {
-                    SyndromeKind::Nak(code) => desk.counters.naks_sent.count(code),
-                    _ => desk.counters.rnr_naks_sent += 1,
+                    SyndromeKind::Nak(code) => self.counters.naks_sent.count(code),
+                    _ => self.counters.rnr_naks_sent += 1,
                 }
-                self.acknowledgement(position, Aeth { syndrome, msn })?
+                let ext = Ext::Aeth(Aeth { syndrome, msn });
+                self.response(Opcode::RC_ACKNOWLEDGE, position, ext, Payload::EMPTY)?
             }
-            Response::Read {
-                position,
+            Kind::Answer(Answer::Atomic { original }) => {
+                self.responder.responses.pop();
+                let ext = Ext::AtomicAck(self.positive(msn, desk), AtomicAckEth(original));
+                self.response(Opcode::RC_ATOMIC_ACKNOWLEDGE, position, ext, Payload::EMPTY)?
+            }
+            Kind::Answer(Answer::Written) => {
+                self.responder.responses.pop();
+                let ext = Ext::Aeth(self.positive(msn, desk));
+                self.response(Opcode::RC_READ_RESPONSE_ONLY, position, ext, Payload::EMPTY)?
+            }
+            Kind::Answer(Answer::Read {
                 packets,
                 sent,
                 reth,
-                msn,
-                ..
-            } => self.read_response(now, position, packets, sent, reth, msn, desk, env)?,
+            }) => self.read_response(now, &front, packets, sent, &reth, desk, env)?,
         };
         env.observe(|| Deed::Response { packet });
         Some(packet)
@@ -322,13 +295,33 @@ impl Qp {
         !self.responder.responses.is_empty()
     }
 
+    /// The AETH of a positive answer. A shared receive queue gives no credits.
     #[inline]
-    fn acknowledgement(&self, position: u64, aeth: Aeth) -> Option<Packet> {
+    fn positive(&mut self, msn: Msn, desk: &Desk) -> Aeth {
+        let credits = match self.responder.receives.waiting() {
+            Some(n) if desk.config.credits => codes::encode_credits(n),
+            _ => Syndrome::UNLIMITED,
+        };
+        Aeth {
+            syndrome: Syndrome::ack(credits),
+            msn,
+        }
+    }
+
+    #[inline]
+    fn response(
+        &self,
+        opcode: Opcode,
+        position: u64,
+        ext: Ext,
+        payload: Payload,
+    ) -> Option<Packet> {
         let path = self.path?;
         let psn = psn_at(self.responder.first_psn, position);
-        let bth = Bth::new(Opcode::RC_ACKNOWLEDGE, self.dest_qp, psn);
+        let bth = Bth::new(opcode, self.dest_qp, psn).with_pad_count(payload.pad_count());
         let mut p = packet(&path, path.response_priority, bth);
-        p.ext = Ext::Aeth(aeth);
+        p.ext = ext;
+        p.payload = payload;
         p.frame_len = frame_len(&path, &p);
         Some(p)
     }
@@ -338,29 +331,27 @@ impl Qp {
     fn read_response<E: Env>(
         &mut self,
         now: Time,
-        position: u64,
+        response: &Response,
         packets: u32,
         sent: u32,
-        reth: Reth,
-        msn: Msn,
+        reth: &Reth,
         desk: &mut Desk,
         env: &mut E,
     ) -> Option<Packet> {
-        let path = self.path?;
-        let mtu = u32::from(self.mtu.bytes());
-        let offset = sent * mtu;
-        let len = (reth.dma_len - offset).min(mtu) as u16;
+        let position = response.position + u64::from(sent);
+        let offset = sent * u32::from(self.mtu.bytes());
+        let len = (reth.dma_len - offset).min(self.mtu.bytes().into()) as u16;
         let at = reth.va.wrapping_add(offset.into());
-        let psn = psn_at(self.responder.first_psn, position + u64::from(sent));
+        let id = (self.init.pd, self.number);
         let payload = if len == 0 {
             Payload::EMPTY
         } else {
             match desk
                 .memory
-                .remote(reth.rkey, self.init.pd, at, len.into(), Access::REMOTE_READ)
+                .remote(reth.rkey, id, at, len.into(), Access::REMOTE_READ)
             {
-                Ok(region) => env.stage(len, |out| region.read(at, out)),
-                Err(_) => return self.read_failed(now, position + u64::from(sent), msn, desk),
+                Ok(place) => env.stage(len, |out| place.read(out)),
+                Err(_) => return self.read_failed(now, position, response.msn, desk),
             }
         };
         let (first, last) = (sent == 0, sent + 1 == packets);
@@ -370,29 +361,23 @@ impl Qp {
             (false, true) => Opcode::RC_READ_RESPONSE_LAST,
             (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
         };
-        let bth = Bth::new(opcode, self.dest_qp, psn).with_pad_count(payload.pad_count());
-        let mut p = packet(&path, path.response_priority, bth);
-        if first || last {
-            let credits = if desk.config.credits {
-                codes::encode_credits(self.responder.receives())
-            } else {
-                Syndrome::UNLIMITED
-            };
-            p.ext = Ext::Aeth(Aeth {
-                syndrome: Syndrome::ack(credits),
-                msn,
-            });
-        }
-        p.payload = payload;
-        p.frame_len = frame_len(&path, &p);
+        let ext = if first || last {
+            Ext::Aeth(self.positive(response.msn, desk))
+        } else {
+            Ext::None
+        };
         let responses = &mut self.responder.responses;
         if last {
             responses.pop();
-        } else if let Some(Response::Read { sent, .. }) = responses.queue.front_mut() {
+        } else if let Some(Response {
+            kind: Kind::Answer(Answer::Read { sent, .. }),
+            ..
+        }) = responses.queue.front_mut()
+        {
             *sent += 1;
         }
-        desk.counters.read_response_packets += 1;
-        Some(p)
+        self.counters.read_response_packets += 1;
+        self.response(opcode, position, ext, payload)
     }
 
     /// The region went away while its data was being sent: a NAK in place of the rest (9.7.5.1.3).
@@ -407,10 +392,11 @@ impl Qp {
         self.responder.responses.clear();
         if self.state != State::Error {
             desk.events
-                .push_back(crate::card::AsyncEvent::QpAccessError(self.number));
+                .push_back(AsyncEvent::QpAccessError(self.number));
             self.enter_error(now, desk);
         }
-        desk.counters.naks_sent.count(NakCode::RemoteAccessError);
-        self.acknowledgement(position, Aeth { syndrome, msn })
+        self.counters.naks_sent.count(NakCode::RemoteAccessError);
+        let ext = Ext::Aeth(Aeth { syndrome, msn });
+        self.response(Opcode::RC_ACKNOWLEDGE, position, ext, Payload::EMPTY)
     }
 }

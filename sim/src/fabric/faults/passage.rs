@@ -3,7 +3,7 @@
 use crate::fabric::counters::DropCause;
 use crate::fabric::host::Host;
 use crate::fabric::link::{Channel, ChannelId};
-use crate::fabric::medium::{Event, Medium};
+use crate::fabric::medium::{Medium, Other};
 use crate::fabric::network::Network;
 use crate::fabric::observer::Observer;
 use crate::time::{Span, Time};
@@ -40,14 +40,18 @@ impl<O: Observer> Medium<O> {
             packet.ecn = Ecn::Experienced;
         }
         let packet = *packet;
+        // Each copy is another reference to the payload, also where the first one is dropped.
+        for _ in &verdict.copies {
+            self.pool.retain(packet.payload);
+        }
         if verdict.drop {
             self.discard(channel, id, slot, DropCause::Fault);
         } else if verdict.delay > Span::ZERO {
-            self.come_late(id, slot, arrival + verdict.delay);
+            self.plan(arrival + verdict.delay, Other::Late { channel: id, slot });
         } else if let Some((packets, limit)) = verdict.reorder {
             let deadline = arrival + limit;
             self.injectors[id as usize].hold(slot, packets, deadline);
-            self.events.push(deadline, Event::new(Event::OVERDUE, id));
+            self.plan(deadline, Other::Overdue(id));
         } else {
             self.line_up(channel, id, slot, arrival);
             // Those held back that have let enough packets past them follow on its heels.
@@ -57,22 +61,20 @@ impl<O: Observer> Medium<O> {
             }
         }
         for delay in verdict.copies {
-            // Each copy is another reference to the payload, also where the first one is dropped.
-            self.pool.retain(packet.payload);
             let copy = self.packets.insert(packet);
             channel.counters.duplicates += 1;
             if delay > Span::ZERO {
-                self.come_late(id, copy, arrival + delay);
+                self.plan(
+                    arrival + delay,
+                    Other::Late {
+                        channel: id,
+                        slot: copy,
+                    },
+                );
             } else {
                 self.line_up(channel, id, copy, arrival);
             }
         }
-    }
-
-    /// Has a packet arrive by itself, out of the order of its channel.
-    fn come_late(&mut self, channel: u32, slot: u32, arrival: Time) {
-        self.packets.set_channel(slot, channel);
-        self.events.push(arrival, Event::new(Event::LATE, slot));
     }
 }
 
@@ -84,11 +86,14 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.arrive(channel, to, slot);
     }
 
-    /// Lets go of the packets that a channel has held for as long as it may.
+    /// Lets go of the packets that a channel has held for as long as it may; false if there are none.
     #[cold]
-    pub(in crate::fabric) fn release_overdue(&mut self, channel: u32) {
+    pub(in crate::fabric) fn release_overdue(&mut self, channel: u32) -> bool {
+        let mut any = false;
         while let Some(slot) = self.medium.injectors[channel as usize].overdue(self.medium.clock) {
             self.arrive_late(channel, slot);
+            any = true;
         }
+        any
     }
 }

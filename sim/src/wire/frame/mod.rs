@@ -4,7 +4,7 @@
 //! port works with. [`Frame`] owns its payload: it is what captures and tests keep, change and
 //! encode again. Decoding looks at structure alone; whether what a frame says is right, its ICRC
 //! first of all, is asked apart, by [`FrameView::check_icrc`] and [`FrameView::check`].
-//! [`encode_packet`] and [`encode_udp_payload`] turn a [`Packet`](super::Packet) into bytes without
+//! [`encode_packet`] and [`encode_udp_payload`] turn a [`Packet`] into bytes without
 //! a detour.
 
 mod check;

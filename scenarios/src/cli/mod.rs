@@ -1,0 +1,364 @@
+//! The command line.
+//!
+//! Results go to standard output, progress and diagnostics to standard error. The exit code is 0 if all
+//! expectations held, 1 if one failed, 2 if the input was bad.
+
+mod output;
+mod scenarios;
+
+use crate::inspect;
+use crate::report::{self, Report, table, text};
+use crate::run::{self, Options};
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use output::Output;
+use scenarios::Loaded;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs RoCE scenarios: a network, a load, faults, and what must come out.
+#[derive(Parser, Debug)]
+#[command(name = "softroce", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run scenarios and judge them by their expectations.
+    Run(RunArgs),
+    /// Run a scenario over ranges of parameters and print a table.
+    Sweep(SweepArgs),
+    /// Read and check scenarios without running them.
+    Check(CheckArgs),
+    /// List the scenarios that come with the program.
+    List(ListArgs),
+    /// Decode a capture and tell where it breaks a rule of the transport.
+    Inspect(InspectArgs),
+    /// Bounce messages between two queue pairs.
+    #[command(hide = true)]
+    Pingpong,
+}
+
+const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";
+const SET: &str = "Set a key of the scenario, such as link.rate=40Gbps, card.h1.timeout=4 or \
+                   fault.forward.rate=1e-4";
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    #[arg(required = true, value_name = "SCENARIO", help = SCENARIO)]
+    scenarios: Vec<PathBuf>,
+    #[arg(long = "set", value_name = "PATH=VALUE", help = SET)]
+    set: Vec<String>,
+    /// Seed of every random stream, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Directory for captures and reports; it is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Record this link, or direction (h0->s0), beside those that the scenario names.
+    #[arg(long = "capture", value_name = "LINK", requires = "out")]
+    captures: Vec<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Runs at the same time [default: as many as there are processors].
+    #[arg(
+        long,
+        short = 'j',
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    jobs: usize,
+}
+
+#[derive(Args, Debug)]
+struct SweepArgs {
+    #[arg(value_name = "SCENARIO", help = SCENARIO)]
+    scenario: PathBuf,
+    /// Vary a key of the scenario, such as link.loss=0,1e-5,1e-4; one value sets it.
+    #[arg(long = "set", value_name = "PATH=VALUE,...")]
+    set: Vec<String>,
+    /// Seed of every random stream, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print one JSON document with the whole report of each run.
+    #[arg(long)]
+    json: bool,
+    /// Print the table as CSV, in bits per second, picoseconds and bytes.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Runs at the same time [default: as many as there are processors].
+    #[arg(
+        long,
+        short = 'j',
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    jobs: usize,
+}
+
+#[derive(Args, Debug)]
+struct CheckArgs {
+    #[arg(required = true, value_name = "SCENARIO", help = SCENARIO)]
+    scenarios: Vec<PathBuf>,
+    #[arg(long = "set", value_name = "PATH=VALUE,...", help = SET)]
+    set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct InspectArgs {
+    /// pcap or pcapng files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON lines: one for each packet, then a summary of each file.
+    #[arg(long)]
+    json: bool,
+    /// Follow packets with a bad ICRC too: for captures that do not have the ICRC.
+    #[arg(long)]
+    ignore_icrc: bool,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Outcome {
+    /// All expectations held.
+    Held = 0,
+    /// Some failed.
+    Failed = 1,
+    /// The input was bad; it has been told why.
+    Bad = 2,
+}
+
+/// Runs the program with these arguments, the first of which is its own name.
+pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that has gone away is no failure of ours.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut out = Output::default();
+    let outcome = match cli.command {
+        Command::Run(args) => run(&args, &mut out),
+        Command::Sweep(args) => sweep(&args, &mut out),
+        Command::Check(args) => check(&args, &mut out),
+        Command::List(args) => {
+            scenarios::list(args.json, &mut out);
+            Outcome::Held
+        }
+        Command::Inspect(args) => inspect(&args, &mut out),
+        Command::Pingpong => bad("pingpong is not part of this build"),
+    };
+    match out.finish() {
+        Ok(()) => ExitCode::from(outcome as u8),
+        Err(error) => {
+            complain(format!("standard output: {error}"));
+            ExitCode::from(Outcome::Bad as u8)
+        }
+    }
+}
+
+/// Writes a diagnostic to standard error. Whoever closed that does not want to know.
+fn complain(message: impl Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "softroce: {message}");
+}
+
+fn bad(message: impl Display) -> Outcome {
+    complain(message);
+    Outcome::Bad
+}
+
+/// The settings of a command line with its seed among them.
+fn settings(set: &[String], seed: Option<u64>) -> Vec<String> {
+    set.iter()
+        .cloned()
+        .chain(seed.map(|seed| format!("seed={seed}")))
+        .collect()
+}
+
+/// A bar for many runs, on a terminal only.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    if std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn execute(loaded: &Loaded, options: &Options) -> Result<Report, run::RunError> {
+    let bar = bar();
+    bar.set_message(loaded.name.clone());
+    let report = run::run(&loaded.name, &loaded.plan, options, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    report
+}
+
+fn run(args: &RunArgs, out: &mut Output) -> Outcome {
+    let settings = settings(&args.set, args.seed);
+    let mut loaded = Vec::new();
+    let mut outcome = Outcome::Held;
+    // Every scenario is read before any is run: what is misspelt shows at once.
+    for scenario in &args.scenarios {
+        match Loaded::read(scenario, &settings, false) {
+            Ok(l) => match l.check_captures(&args.captures) {
+                Ok(()) => loaded.push(l),
+                Err(message) => outcome = bad(message),
+            },
+            Err(diagnostics) => outcome = bad_input(diagnostics),
+        }
+    }
+    if outcome == Outcome::Bad {
+        return outcome;
+    }
+    if args.out.is_some()
+        && let Some(name) = scenarios::twice(&loaded)
+    {
+        return bad(format!(
+            "two scenarios are called \"{name}\"; with --out they would overwrite each other"
+        ));
+    }
+    let options = Options {
+        out: args.out.clone(),
+        captures: args.captures.clone(),
+        threads: args.jobs,
+    };
+    if let Some(dir) = &args.out
+        && let Err(error) = std::fs::create_dir_all(dir)
+    {
+        return bad(format!("{}: {error}", dir.display()));
+    }
+    let mut reports = Vec::new();
+    for l in &loaded {
+        let report = match execute(l, &options) {
+            Ok(report) => report,
+            Err(error) => return bad(format!("{}: {error}", l.name)),
+        };
+        if !report.held {
+            outcome = outcome.max(Outcome::Failed);
+        }
+        let shown = text::render(&report);
+        if let Some(dir) = &args.out
+            && let Err(message) = save(dir, &report, &shown)
+        {
+            return bad(message);
+        }
+        if args.json {
+            reports.push(report);
+            continue;
+        }
+        if l.name != loaded[0].name {
+            out.write("\n");
+        }
+        out.write(&shown);
+    }
+    if args.json {
+        out.write(&report::json(&reports));
+    }
+    outcome
+}
+
+/// Writes a report in both forms into `dir`.
+fn save(dir: &Path, report: &Report, shown: &str) -> Result<(), String> {
+    let json = report::json(std::slice::from_ref(report));
+    for (ending, content) in [("txt", shown), ("json", &json)] {
+        let path = dir.join(format!("{}.{ending}", report.scenario));
+        std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
+    let settings = settings(&args.set, args.seed);
+    let loaded = match Loaded::read(&args.scenario, &settings, true) {
+        Ok(loaded) => loaded,
+        Err(diagnostics) => return bad_input(diagnostics),
+    };
+    if loaded.plan.axes.is_empty() {
+        return bad(format!(
+            "{}: nothing to sweep: the scenario has no [sweep]; say what to vary, \
+             such as --set link.loss=0,1e-5,1e-4",
+            loaded.name
+        ));
+    }
+    let options = Options {
+        threads: args.jobs,
+        ..Options::default()
+    };
+    match execute(&loaded, &options) {
+        Ok(report) => {
+            let held = report.held;
+            out.write(&match (args.json, args.csv) {
+                (true, _) => report::json(&[report]),
+                (_, true) => table::csv(&report),
+                _ => table::render(&report),
+            });
+            if held { Outcome::Held } else { Outcome::Failed }
+        }
+        Err(error) => bad(format!("{}: {error}", loaded.name)),
+    }
+}
+
+fn check(args: &CheckArgs, out: &mut Output) -> Outcome {
+    let mut outcome = Outcome::Held;
+    for scenario in &args.scenarios {
+        match Loaded::read(scenario, &args.set, true) {
+            Ok(loaded) => out.write(&loaded.summary()),
+            Err(diagnostics) => outcome = bad_input(diagnostics),
+        }
+    }
+    outcome
+}
+
+/// Diagnostics begin with their place, as compilers write it, so that editors find it.
+fn bad_input(diagnostics: impl Display) -> Outcome {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{diagnostics}");
+    Outcome::Bad
+}
+
+fn inspect(args: &InspectArgs, out: &mut Output) -> Outcome {
+    let options = inspect::Options {
+        ignore_icrc: args.ignore_icrc,
+        ..inspect::Options::default()
+    };
+    let mut outcome = Outcome::Held;
+    for path in &args.files {
+        let name = path.display().to_string();
+        let mut out = BufWriter::new(&mut *out);
+        let result = inspect::open(path).and_then(|file| match args.json {
+            true => inspect::write_json(file, &name, &options, &mut out),
+            false => inspect::write_text(file, &name, &options, &mut out),
+        });
+        outcome = outcome.max(match result {
+            Ok(inspection) if inspection.exit_code() == 0 => Outcome::Held,
+            Ok(_) => Outcome::Failed,
+            // Told by whoever finishes the output.
+            Err(inspect::InspectError::Output(_)) => Outcome::Bad,
+            Err(error) => bad(error),
+        });
+    }
+    outcome
+}

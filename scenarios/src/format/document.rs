@@ -1,0 +1,237 @@
+//! A TOML document as a tree of values that know where they come from.
+//!
+//! Settings from the command line and the values of a sweep replace values here, before anything is
+//! given a type, so that every key can be set and swept under the same rules and with the same
+//! messages.
+
+use super::diagnostic::{Origin, Sink};
+use super::source::Source;
+use std::fmt;
+use toml::de::{DeTable, DeValue};
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+/// A TOML value. Numbers keep what they were written as, so that no digit is lost before their kind is
+/// known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    /// `None` if it does not fit 128 bits.
+    Integer(Option<i128>),
+    Float(f64),
+    Boolean(bool),
+    Datetime,
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+/// Keys and values in the order of the source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Table(Vec<Entry>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_origin: Origin,
+    pub(crate) node: Node,
+}
+
+/// Values are equal wherever they stand.
+impl PartialEq for Node {
+    fn eq(&self, other: &Node) -> bool {
+        self.value.same(&other.value)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.key == other.key && self.node == other.node
+    }
+}
+
+impl Value {
+    /// Equality of what is meant: `0` and `0.0` are the same number.
+    fn same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Integer(Some(a)), Value::Float(b))
+            | (Value::Float(b), Value::Integer(Some(a))) => *a as f64 == *b,
+            (a, b) => a == b,
+        }
+    }
+}
+
+impl Table {
+    pub(crate) const EMPTY: Table = Table(Vec::new());
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
+        self.0.iter().find(|e| e.key == key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.0
+            .iter_mut()
+            .find(|e| e.key == key)
+            .map(|e| &mut e.node)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter()
+    }
+
+    /// The value under `key`, put there by `default` if there is none.
+    pub(crate) fn entry(
+        &mut self,
+        key: &str,
+        at: Origin,
+        default: impl FnOnce() -> Value,
+    ) -> &mut Node {
+        let index = self.0.iter().position(|e| e.key == key).unwrap_or_else(|| {
+            self.0.push(Entry {
+                key: key.to_string(),
+                key_origin: at,
+                node: Node {
+                    value: default(),
+                    origin: at,
+                },
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[index].node
+    }
+
+    /// Puts `node` under `key`, in place of what was there.
+    pub(crate) fn put(&mut self, key: &str, key_origin: Origin, node: Node) {
+        self.0.retain(|e| e.key != key);
+        self.0.push(Entry {
+            key: key.to_string(),
+            key_origin,
+            node,
+        });
+    }
+
+    /// Takes out the value under `key`.
+    pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
+        let index = self.0.iter().position(|e| e.key == key)?;
+        Some(self.0.remove(index))
+    }
+}
+
+impl Node {
+    pub(crate) fn table(&self) -> Option<&Table> {
+        match &self.value {
+            Value::Table(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// What the value is, for a message.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Text(_) => "a text",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a number with a fraction or exponent",
+            Value::Boolean(_) => "a boolean",
+            Value::Datetime => "a date or time",
+            Value::Array(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+
+    /// Reads the text of a setting at bytes `start..` of the setting `index`: a TOML value, or, as no
+    /// shell keeps quotes, a bare text such as `100Gbps`.
+    pub(crate) fn from_setting(text: &str, index: usize, start: usize) -> Node {
+        let origin = Origin::setting(index, start..start + text.len());
+        let here = |_| origin;
+        match DeValue::parse(text) {
+            Ok(value) => convert(value.get_ref(), origin, &here),
+            Err(_) => Node {
+                value: Value::Text(text.to_string()),
+                origin,
+            },
+        }
+    }
+}
+
+/// As it would be written in the file, cut to a length that fits a message.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ROOM: usize = 40;
+        match &self.value {
+            Value::Text(s) => {
+                let cut: String = s
+                    .chars()
+                    .take(ROOM)
+                    .map(|c| if c.is_control() { ' ' } else { c })
+                    .collect();
+                let dots = if cut.len() < s.len() { "..." } else { "" };
+                write!(f, "\"{cut}{dots}\"")
+            }
+            Value::Integer(Some(n)) => write!(f, "{n}"),
+            Value::Integer(None) => f.write_str("(a huge integer)"),
+            Value::Float(n) if *n != 0.0 && n.abs() < 1e-3 => write!(f, "{n:e}"),
+            Value::Float(n) => write!(f, "{n}"),
+            Value::Boolean(b) => write!(f, "{b}"),
+            Value::Datetime => f.write_str("(a date or time)"),
+            Value::Array(list) if list.len() <= 4 => {
+                f.write_str("[")?;
+                for (n, node) in list.iter().enumerate() {
+                    write!(f, "{}{node}", if n > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Value::Array(list) => write!(f, "[{} values]", list.len()),
+            Value::Table(_) => f.write_str("{...}"),
+        }
+    }
+}
+
+/// Reads `source` as TOML. What is wrong with the syntax goes to `sink`.
+pub(crate) fn parse(source: &Source, sink: &Sink) -> Table {
+    let (table, errors) = DeTable::parse_recoverable(source.text());
+    for error in errors {
+        let at = error.span().map_or(Origin::FILE, Origin::file);
+        // The parser speaks in several lines when it lists what it expected.
+        let message = error.message().trim().replace('\n', "; ");
+        sink.say(at, format!("not TOML: {message}"));
+    }
+    tables(table.get_ref(), &Origin::file)
+}
+
+fn tables(table: &DeTable<'_>, origin: &dyn Fn(std::ops::Range<usize>) -> Origin) -> Table {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            key_origin: origin(key.span()),
+            node: convert(value.get_ref(), origin(value.span()), origin),
+        })
+        .collect();
+    entries.sort_by_key(|e| e.key_origin);
+    Table(entries)
+}
+
+fn convert(
+    value: &DeValue<'_>,
+    at: Origin,
+    origin: &dyn Fn(std::ops::Range<usize>) -> Origin,
+) -> Node {
+    let value = match value {
+        DeValue::String(s) => Value::Text(s.to_string()),
+        DeValue::Integer(n) => Value::Integer(i128::from_str_radix(n.as_str(), n.radix()).ok()),
+        DeValue::Float(n) => Value::Float(n.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(b) => Value::Boolean(*b),
+        DeValue::Datetime(_) => Value::Datetime,
+        DeValue::Array(list) => Value::Array(
+            list.iter()
+                .map(|v| convert(v.get_ref(), origin(v.span()), origin))
+                .collect(),
+        ),
+        DeValue::Table(table) => Value::Table(tables(table, origin)),
+    };
+    Node { value, origin: at }
+}

@@ -1,0 +1,216 @@
+//! Formulas that predict a goodput, laid beside what was measured.
+
+use crate::format::Scenario;
+use crate::format::card::{Card, GidKind};
+use crate::format::fault::{Action, PacketClass, Pick};
+use crate::format::topology::{End, WayId};
+use crate::format::traffic::Traffic;
+use std::collections::VecDeque;
+
+/// What the go-back-N law takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GoBackN {
+    /// Share of data packets lost.
+    pub forward: f64,
+    /// Share of NAKs lost.
+    pub backward: f64,
+    /// Packets sent from the loss of one until it is sent again.
+    pub window: f64,
+    /// The ACK timeout in packets; infinite if there is none.
+    pub timeout: f64,
+}
+
+impl GoBackN {
+    /// The share of the loss-free goodput that is left.
+    ///
+    /// Each loss costs the packets in flight until the NAK takes effect; if the packet is lost a second
+    /// time, or the NAK is, nothing tells the requester and it waits for its timer.
+    pub fn share(&self) -> f64 {
+        let (p, q) = (self.forward, self.backward);
+        let silent = p * (p + q);
+        let waiting = if silent == 0.0 {
+            0.0
+        } else {
+            silent * self.timeout
+        };
+        1.0 / (1.0 + p * self.window + waiting)
+    }
+
+    /// Works out the parameters for one load of a scenario, alone on its path. `None` if it has no path,
+    /// or is a READ, whose data the responder sends.
+    pub fn of(scenario: &Scenario, traffic: &Traffic) -> Option<GoBackN> {
+        let &(from, to) = traffic.pairs.first()?;
+        if !traffic.operation.sends_data() {
+            return None;
+        }
+        let card = scenario.cards.get(from)?;
+        let there = path(scenario, from, to)?;
+        let back = path(scenario, to, from)?;
+        let packet = u64::from(card.mtu).min(traffic.size.0.max(1));
+        let wire = wire_bytes(card, packet);
+        let time = |way: &WayId, bytes: u64| {
+            let link = &scenario.network.links[way.link];
+            link.delay.as_ps() as f64 + bytes as f64 * 8e12 / link.rate.0 as f64
+        };
+        // The packet after the lost one tells of the gap; the NAK has a BTH and an AETH.
+        let nak = wire_bytes(card, 4);
+        let round: f64 = there.iter().map(|w| time(w, wire)).sum::<f64>()
+            + back.iter().map(|w| time(w, nak)).sum::<f64>();
+        let responder = scenario.cards.get(to)?;
+        let reaction =
+            round + responder.nak_delay.as_ps() as f64 + card.retransmit_delay.as_ps() as f64;
+        let slowest = there
+            .iter()
+            .map(|w| scenario.network.links[w.link].rate.0)
+            .min()?;
+        let each = wire as f64 * 8e12 / slowest as f64;
+        let packets = traffic.size.0.div_ceil(u64::from(card.mtu)).max(1);
+        let outstanding = packets as f64 * f64::from(traffic.depth);
+        Some(GoBackN {
+            forward: lost(scenario, &there, &[PacketClass::Data, PacketClass::Request]),
+            backward: lost(scenario, &back, &[PacketClass::Ack, PacketClass::Nak]),
+            window: (reaction / each).min(outstanding),
+            timeout: card
+                .ack_timeout()
+                .map_or(f64::INFINITY, |t| t.as_ps() as f64 / each),
+        })
+    }
+}
+
+/// Bytes that a packet takes on the wire, with preamble and gap.
+fn wire_bytes(card: &Card, payload: u64) -> u64 {
+    let network = match card.gid {
+        GidKind::Ipv4 => 28,
+        GidKind::Ipv6 => 48,
+        GidKind::RoceV1 => 40,
+    };
+    let frame = 14 + network + 12 + payload.next_multiple_of(4) + 4 + 4;
+    frame.max(64) + 20
+}
+
+/// The directions of links on a shortest path between two hosts.
+fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Vec<WayId>> {
+    let network = &scenario.network;
+    let index = |end| match end {
+        End::Host(n) => n,
+        End::Switch(n) => network.hosts.len() + n,
+    };
+    let nodes = network.hosts.len() + network.switches.len();
+    let mut reached: Vec<Option<WayId>> = vec![None; nodes];
+    let mut queue = VecDeque::from([from]);
+    let ends = |id: WayId| {
+        let link = &network.links[id.link];
+        let (a, b) = (index(link.a), index(link.b));
+        if id.way == 0 { (a, b) } else { (b, a) }
+    };
+    let mut out: Vec<Vec<WayId>> = vec![Vec::new(); nodes];
+    for id in network.ways() {
+        out[ends(id).0].push(id);
+    }
+    while let Some(node) = queue.pop_front() {
+        for &id in &out[node] {
+            let next = ends(id).1;
+            if next != from && reached[next].is_none() {
+                reached[next] = Some(id);
+                queue.push_back(next);
+            }
+        }
+    }
+    let mut ways = Vec::new();
+    let mut node = to;
+    while node != from {
+        let id = reached[node]?;
+        ways.push(id);
+        node = ends(id).0;
+    }
+    ways.reverse();
+    Some(ways)
+}
+
+/// The share of packets of these classes that is lost along `ways`.
+fn lost(scenario: &Scenario, ways: &[WayId], classes: &[PacketClass]) -> f64 {
+    let mut kept = 1.0;
+    for way in ways {
+        kept *= 1.0 - scenario.network.links[way.link].loss[way.way].get();
+        for fault in scenario.faults.iter().filter(|f| f.ways.contains(way)) {
+            let class = fault.filter.packets;
+            let meant = class == PacketClass::Any || classes.contains(&class);
+            let loses = matches!(
+                fault.action,
+                Action::Drop | Action::Corrupt | Action::CorruptDevice
+            );
+            // A fault on named packets has no long run.
+            if meant && loses && fault.at_most.is_none() && !fault.filter.names_packets() {
+                kept *= 1.0 - rate(&fault.pick);
+            }
+        }
+    }
+    1.0 - kept
+}
+
+/// The share of packets that a fault picks in the long run.
+fn rate(pick: &Pick) -> f64 {
+    match pick {
+        Pick::Loss(p) => p.get(),
+        Pick::Every { every, .. } => 1.0 / *every as f64,
+        Pick::Burst {
+            enter,
+            leave,
+            rate_good,
+            rate_bad,
+        } => {
+            let (enter, leave) = (enter.get(), leave.get());
+            if enter + leave == 0.0 {
+                return rate_good.get();
+            }
+            (leave * rate_good.get() + enter * rate_bad.get()) / (enter + leave)
+        }
+        Pick::All => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library;
+
+    fn near(a: f64, b: f64) -> bool {
+        (a / b - 1.0).abs() < 0.04
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_worked_examples() {
+        let law = |p, t| GoBackN {
+            forward: p,
+            backward: 0.0,
+            window: 150.0,
+            timeout: t,
+        };
+        assert!(near(law(1e-3, 820e3).share(), 0.52));
+        assert!(near(law(1e-2, 820e3).share(), 0.0119));
+        assert!(near(law(1e-3, 800.0).share(), 0.87));
+        assert!(near(law(1e-2, 800.0).share(), 0.40));
+        assert_eq!(law(0.0, f64::INFINITY).share(), 1.0);
+    }
+
+    #[test]
+    fn parameters_follow_from_the_scenario() {
+        let plan = library::find("loss-cliff")
+            .unwrap()
+            .file()
+            .plan(&[])
+            .unwrap();
+        for point in &plan.points {
+            let scenario = &point.scenario;
+            let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
+            assert!((145.0..155.0).contains(&law.window), "{law:?}");
+            let p = scenario.faults[0].pick.clone();
+            assert!(matches!(p, Pick::Loss(p) if (p.get() - law.forward).abs() < 1e-12));
+        }
+        let plan = library::find("livelock").unwrap().file().plan(&[]).unwrap();
+        let scenario = &plan.points[1].scenario;
+        let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
+        assert!((law.forward - 1.0 / 256.0).abs() < 1e-12);
+        assert_eq!(law.backward, 0.0);
+    }
+}

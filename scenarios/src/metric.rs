@@ -1,0 +1,254 @@
+//! What a run measures: the names that expectations and reports use.
+
+use crate::units::{Rate, Size, Span, print_span};
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What a value counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bits per second.
+    Rate,
+    /// Picoseconds.
+    Span,
+    /// Bytes.
+    Size,
+    /// A share of one, or a factor.
+    Ratio,
+}
+
+/// What a metric can be asked of. Without an `of` it is that of all of them together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A load.
+    Traffic,
+    /// A load (its queue pairs, at both ends) or a host (its card).
+    Card,
+    /// A link or one direction of it.
+    Link,
+    /// A fault.
+    Fault,
+    /// The run as a whole.
+    Run,
+}
+
+macro_rules! metrics {
+    ($( $variant:ident = $name:literal, $unit:ident, $scope:ident, $about:literal; )+) => {
+        /// Something that a run measures.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Metric {
+            $( #[doc = $about] $variant, )+
+        }
+
+        impl Metric {
+            /// Every metric.
+            pub const ALL: &'static [Metric] = &[$( Metric::$variant, )+];
+
+            /// Its name in scenarios and reports.
+            pub const fn name(self) -> &'static str {
+                match self { $( Metric::$variant => $name, )+ }
+            }
+
+            /// What it counts.
+            pub const fn unit(self) -> Unit {
+                match self { $( Metric::$variant => Unit::$unit, )+ }
+            }
+
+            /// What it can be asked of.
+            pub const fn scope(self) -> Scope {
+                match self { $( Metric::$variant => Scope::$scope, )+ }
+            }
+
+            /// What it is, in a sentence.
+            pub const fn about(self) -> &'static str {
+                match self { $( Metric::$variant => $about, )+ }
+            }
+        }
+    };
+}
+
+metrics! {
+    Goodput = "goodput", Rate, Traffic,
+        "Payload of the messages that completed with success, over the time from the start of the load to its last completion (or to the end of the run, if messages were left).";
+    GoodputShare = "goodput-share", Ratio, Traffic,
+        "Goodput over that of the same scenario without faults and without loss, which is run for it.";
+    Duration = "duration", Span, Traffic,
+        "From the start of the load to its last completion.";
+    Messages = "messages", Count, Traffic,
+        "Messages that completed with success.";
+    Unfinished = "messages.unfinished", Count, Traffic,
+        "Messages that were posted and had not completed at the end.";
+    Bytes = "bytes", Size, Traffic,
+        "Payload of the messages that completed with success.";
+    Completions = "completions", Count, Traffic,
+        "Completions of requests, with any status.";
+    Success = "completions.success", Count, Traffic,
+        "Completions with success.";
+    LocalLength = "completions.local-length", Count, Traffic,
+        "Completions with a local length error.";
+    LocalProtection = "completions.local-protection", Count, Traffic,
+        "Completions with a local protection error.";
+    LocalOperation = "completions.local-operation", Count, Traffic,
+        "Completions with a local QP operation error.";
+    Flushed = "completions.flushed", Count, Traffic,
+        "Completions flushed because the queue pair had failed.";
+    BadResponse = "completions.bad-response", Count, Traffic,
+        "Completions with a bad response error.";
+    RemoteInvalid = "completions.remote-invalid-request", Count, Traffic,
+        "Completions with a remote invalid request error.";
+    RemoteAccess = "completions.remote-access", Count, Traffic,
+        "Completions with a remote access error.";
+    RemoteOperation = "completions.remote-operation", Count, Traffic,
+        "Completions with a remote operational error.";
+    RetryExceeded = "completions.retry-exceeded", Count, Traffic,
+        "Completions that failed because the transport retries ran out.";
+    RnrRetryExceeded = "completions.rnr-retry-exceeded", Count, Traffic,
+        "Completions that failed because the RNR retries ran out.";
+    Received = "completions.received", Count, Traffic,
+        "Completions of receives, with success.";
+    LatencyMin = "latency.min", Span, Traffic,
+        "Shortest time from the posting of a signalled request to its completion.";
+    LatencyMean = "latency.mean", Span, Traffic,
+        "Mean of that time.";
+    LatencyP50 = "latency.p50", Span, Traffic,
+        "Median of that time.";
+    LatencyP90 = "latency.p90", Span, Traffic,
+        "90th percentile of that time.";
+    LatencyP99 = "latency.p99", Span, Traffic,
+        "99th percentile of that time.";
+    LatencyP999 = "latency.p99.9", Span, Traffic,
+        "99.9th percentile of that time.";
+    LatencyMax = "latency.max", Span, Traffic,
+        "Longest such time.";
+    PacketsSent = "packets.sent", Count, Card,
+        "Packets that cards handed to their ports, of every kind.";
+    PacketsReceived = "packets.received", Count, Card,
+        "Packets that reached cards.";
+    Retransmissions = "retransmissions", Count, Card,
+        "Request packets that were sent again.";
+    Timeouts = "timeouts", Count, Card,
+        "Expiries of the local ACK timeout.";
+    Acks = "acks", Count, Card,
+        "Positive acknowledgements sent, without READ responses.";
+    Naks = "naks", Count, Card,
+        "NAKs sent, of every kind.";
+    NaksSequence = "naks.sequence", Count, Card,
+        "PSN sequence error NAKs sent.";
+    NaksRnr = "naks.rnr", Count, Card,
+        "RNR NAKs sent.";
+    NaksInvalid = "naks.invalid-request", Count, Card,
+        "Invalid request NAKs sent.";
+    NaksAccess = "naks.remote-access", Count, Card,
+        "Remote access error NAKs sent.";
+    NaksOperation = "naks.remote-operation", Count, Card,
+        "Remote operational error NAKs sent.";
+    Duplicates = "duplicates", Count, Card,
+        "Requests that arrived again after they had been carried out.";
+    OutOfSequence = "out-of-sequence", Count, Card,
+        "Requests that arrived after a gap and were dropped.";
+    BadIcrc = "drops.icrc", Count, Card,
+        "Packets that cards dropped because the ICRC did not match.";
+    Drops = "drops", Count, Link,
+        "Packets lost in the network, for any cause.";
+    DropsFault = "drops.fault", Count, Link,
+        "Packets that a fault dropped.";
+    DropsQueue = "drops.queue", Count, Link,
+        "Packets that found the output queue of a switch full.";
+    DropsCorrupt = "drops.corrupt", Count, Link,
+        "Packets that the next receiver dropped because the FCS did not match.";
+    Frames = "frames", Count, Link,
+        "Frames that went out.";
+    Utilisation = "utilisation", Ratio, Link,
+        "Share of the link's time that frames, preambles and gaps took, up to the end of the run; without `of`, of the busiest direction.";
+    QueueMax = "queue.max", Size, Link,
+        "The most bytes that waited at the output port.";
+    FaultHits = "faults.hits", Count, Fault,
+        "Packets that a fault picked.";
+    FaultSeen = "faults.seen", Count, Fault,
+        "Packets that a fault looked at.";
+    Time = "time", Span, Run,
+        "Virtual time at the end of the run.";
+    Events = "events", Count, Run,
+        "Events that the run took.";
+}
+
+impl Metric {
+    /// The metric called `name`.
+    pub fn from_name(name: &str) -> Option<Metric> {
+        Metric::ALL.iter().copied().find(|m| m.name() == name)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.name())
+    }
+}
+
+impl Unit {
+    /// Writes a value of this unit for a reader: three or four digits, with its unit.
+    pub fn show(self, value: f64) -> String {
+        let whole = || value.max(0.0).round() as u64;
+        match self {
+            Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            Unit::Count => format!("{value:.1}"),
+            Unit::Rate => Rate(round(whole())).to_string(),
+            Unit::Span => print_span(Span::from_ps(round(whole()))),
+            Unit::Size => Size(whole()).to_string(),
+            Unit::Ratio if value != 0.0 && value.abs() < 1e-3 => format!("{value:.2e}"),
+            Unit::Ratio => format!("{value:.4}"),
+        }
+    }
+
+    /// Its word in a JSON report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Rate => "bits-per-second",
+            Unit::Span => "picoseconds",
+            Unit::Size => "bytes",
+            Unit::Ratio => "ratio",
+        }
+    }
+}
+
+/// To four significant digits.
+fn round(n: u64) -> u64 {
+    let mut step = 1u64;
+    while n / step >= 10_000 {
+        step *= 10;
+    }
+    n.saturating_add(step / 2) / step * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_distinct_and_found() {
+        let names: BTreeSet<_> = Metric::ALL.iter().map(|m| m.name()).collect();
+        assert_eq!(names.len(), Metric::ALL.len());
+        for &metric in Metric::ALL {
+            assert_eq!(Metric::from_name(metric.name()), Some(metric));
+        }
+    }
+
+    #[test]
+    fn values_are_shown_in_their_unit() {
+        assert_eq!(Unit::Rate.show(91_234_567_890.0), "91.23Gbps");
+        assert_eq!(Unit::Span.show(12_345_678.0), "12.35us");
+        assert_eq!(Unit::Count.show(17.0), "17");
+        assert_eq!(Unit::Size.show(4096.0), "4KiB");
+        assert_eq!(Unit::Ratio.show(0.5), "0.5000");
+    }
+}

@@ -1,0 +1,477 @@
+//! What came out of a run, as data, as text and as JSON.
+//!
+//! A report has no wall clock and no path in it: the same scenario and seed give the same bytes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | the data |
+//! | [`latency`] | how latencies are gathered |
+//! | [`verdict`] | expectations against what was measured |
+//! | [`text`] | for people |
+//! | [`table`] | a sweep as a table, for people and as CSV |
+
+pub mod latency;
+pub mod table;
+pub mod text;
+pub mod verdict;
+
+use crate::format::expect::Of;
+use crate::format::topology::{Network, WayId};
+use crate::metric::{Metric, Unit};
+use latency::Latency;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use verdict::Judgement;
+
+/// Version of the JSON form. Adding a field does not change it.
+pub const SCHEMA: u32 = 1;
+
+/// What came out of a scenario: of each point of its sweep.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Name of the scenario: that of the file, without folder and ending.
+    pub scenario: String,
+    /// What it shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What to look at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub look_at: Option<String>,
+    /// Whether all expectations held and every run came to its end.
+    pub held: bool,
+    /// What varies from run to run.
+    pub axes: Vec<String>,
+    /// The runs.
+    pub runs: Vec<Run>,
+}
+
+/// What came out of one run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Run {
+    /// The value of each axis.
+    pub values: Vec<String>,
+    /// Seed of its random streams.
+    pub seed: u64,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Virtual time at the end, in picoseconds.
+    pub time_ps: u64,
+    /// Events it took.
+    pub events: u64,
+    /// What the network was.
+    pub network: NetworkSummary,
+    /// What became of each load.
+    pub traffic: Vec<TrafficReport>,
+    /// What each card did.
+    pub hosts: Vec<HostReport>,
+    /// What each direction of each link carried.
+    pub links: Vec<WayReport>,
+    /// What each fault hit.
+    pub faults: Vec<FaultReport>,
+    /// Each expectation with its verdict.
+    pub expectations: Vec<Judgement>,
+    /// Expectations that compare with a point that was not run.
+    pub skipped: usize,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// Nothing was left to do.
+    Dry,
+    /// It reached the `stop` of the scenario.
+    Stop,
+    /// It reached the `event-limit`, which fails it.
+    EventLimit,
+}
+
+/// What a network was, in numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NetworkSummary {
+    /// Its shape.
+    pub shape: crate::format::topology::Shape,
+    /// How many hosts.
+    pub hosts: usize,
+    /// How many switches.
+    pub switches: usize,
+    /// How many links.
+    pub links: usize,
+    /// Rates of the links, each once, in bits per second.
+    pub rates_bps: Vec<u64>,
+    /// Propagation delays of the links, each once, in picoseconds.
+    pub delays_ps: Vec<u64>,
+}
+
+/// What became of a load.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TrafficReport {
+    /// Its name.
+    pub name: String,
+    /// What each request did.
+    pub operation: crate::format::traffic::Operation,
+    /// Bytes of each message.
+    pub size: u64,
+    /// Queue pairs, over all pairs of hosts.
+    pub queue_pairs: u64,
+    /// Payload that completed with success, in bits per second of `duration_ps`.
+    pub goodput_bps: u64,
+    /// Goodput of the same scenario without faults and loss; `None` if nobody asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clean_goodput_bps: Option<u64>,
+    /// From its start to its last completion, or to the end of the run if messages were left.
+    pub duration_ps: u64,
+    /// Messages that completed with success.
+    pub messages: u64,
+    /// Messages that had not completed.
+    pub unfinished: u64,
+    /// Payload of the messages that completed with success.
+    pub bytes: u64,
+    /// Completions by status.
+    pub completions: BTreeMap<Status, u64>,
+    /// Completions of receives, with success.
+    pub received: u64,
+    /// From posting to completion; `None` if nothing completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// What the queue pairs did, at both ends.
+    pub counts: Counts,
+}
+
+/// What a card did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HostReport {
+    /// Name of the host.
+    pub name: String,
+    /// What its card did.
+    pub counts: Counts,
+}
+
+/// What queue pairs or a card did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Counts {
+    /// Packets handed to the port.
+    pub packets_sent: u64,
+    /// Packets that arrived.
+    pub packets_received: u64,
+    /// Request packets sent again.
+    pub retransmissions: u64,
+    /// Expiries of the ACK timeout.
+    pub timeouts: u64,
+    /// Positive acknowledgements sent.
+    pub acks: u64,
+    /// NAKs sent.
+    pub naks: Naks,
+    /// Requests that arrived again.
+    pub duplicates: u64,
+    /// Requests dropped after a gap.
+    pub out_of_sequence: u64,
+    /// Packets with a wrong ICRC.
+    pub bad_icrc: u64,
+}
+
+/// NAKs by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Naks {
+    /// PSN sequence error.
+    pub sequence: u64,
+    /// Receiver not ready.
+    pub rnr: u64,
+    /// Invalid request.
+    pub invalid_request: u64,
+    /// Remote access error.
+    pub remote_access: u64,
+    /// Remote operational error.
+    pub remote_operation: u64,
+}
+
+/// What one direction of a link carried.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WayReport {
+    /// Its name: `h0->s0`.
+    pub name: String,
+    /// Frames that went out.
+    pub frames: u64,
+    /// Their bytes, with FCS.
+    pub bytes: u64,
+    /// Share of the time that frames, preambles and gaps took.
+    pub utilisation: f64,
+    /// The most bytes that waited at the output port.
+    pub queue_max: u64,
+    /// Packets lost.
+    pub drops: Drops,
+}
+
+/// Packets lost in the network, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Drops {
+    /// By a fault.
+    pub fault: u64,
+    /// At a full queue.
+    pub queue: u64,
+    /// By a wrong FCS.
+    pub corrupt: u64,
+    /// Any other: too long for the link, or no way to the destination.
+    pub other: u64,
+}
+
+/// What a fault hit.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FaultReport {
+    /// Its name.
+    pub name: String,
+    /// Packets it looked at.
+    pub seen: u64,
+    /// Packets it picked.
+    pub hits: u64,
+    /// The first of them.
+    pub packets: Vec<Hit>,
+}
+
+/// How many hits of a fault a report lists.
+pub const HITS_LISTED: usize = 100;
+
+/// A packet that a fault picked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Hit {
+    /// When, in picoseconds.
+    pub time_ps: u64,
+    /// On which direction of which link.
+    pub link: String,
+    /// The opcode in words.
+    pub opcode: String,
+    /// Destination queue pair.
+    pub qp: u32,
+    /// PSN.
+    pub psn: u32,
+    /// What happened to it.
+    pub action: String,
+}
+
+crate::format::words! {
+    /// How a request ended, as verbs name it.
+    pub enum Status {
+        /// It was carried out.
+        Success = "success",
+        /// The message does not fit the local buffers or limits.
+        LocalLength = "local-length",
+        /// The queue pair cannot do that.
+        LocalOperation = "local-operation",
+        /// A local key does not allow it.
+        LocalProtection = "local-protection",
+        /// The queue pair had failed before.
+        Flushed = "flushed",
+        /// The response made no sense.
+        BadResponse = "bad-response",
+        /// The other side does not do that.
+        RemoteInvalidRequest = "remote-invalid-request",
+        /// A remote key does not allow it.
+        RemoteAccess = "remote-access",
+        /// The other side failed.
+        RemoteOperation = "remote-operation",
+        /// The transport retries ran out.
+        RetryExceeded = "retry-exceeded",
+        /// The RNR retries ran out.
+        RnrRetryExceeded = "rnr-retry-exceeded",
+        /// Anything else.
+        Other = "other",
+    }
+}
+
+impl TrafficReport {
+    /// Goodput over that without loss.
+    pub fn goodput_share(&self) -> Option<f64> {
+        match self.clean_goodput_bps? {
+            0 => None,
+            clean => Some(self.goodput_bps as f64 / clean as f64),
+        }
+    }
+}
+
+impl Naks {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.sequence + self.rnr + self.invalid_request + self.remote_access + self.remote_operation
+    }
+}
+
+impl Drops {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.fault + self.queue + self.corrupt + self.other
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, o: Counts) {
+        self.packets_sent += o.packets_sent;
+        self.packets_received += o.packets_received;
+        self.retransmissions += o.retransmissions;
+        self.timeouts += o.timeouts;
+        self.acks += o.acks;
+        self.naks.sequence += o.naks.sequence;
+        self.naks.rnr += o.naks.rnr;
+        self.naks.invalid_request += o.naks.invalid_request;
+        self.naks.remote_access += o.naks.remote_access;
+        self.naks.remote_operation += o.naks.remote_operation;
+        self.duplicates += o.duplicates;
+        self.out_of_sequence += o.out_of_sequence;
+        self.bad_icrc += o.bad_icrc;
+    }
+}
+
+impl NetworkSummary {
+    /// Sums up `network`.
+    pub fn of(network: &Network) -> NetworkSummary {
+        let each = |value: fn(&crate::format::topology::Link) -> u64| {
+            let mut all: Vec<u64> = network.links.iter().map(value).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        NetworkSummary {
+            shape: network.shape,
+            hosts: network.hosts.len(),
+            switches: network.switches.len(),
+            links: network.links.len(),
+            rates_bps: each(|l| l.rate.0),
+            delays_ps: each(|l| l.delay.as_ps()),
+        }
+    }
+}
+
+impl Run {
+    /// The measured value of `metric`; `None` if there is none, such as the latency of a load that
+    /// completed nothing.
+    pub fn measure(&self, metric: Metric, of: &Of) -> Option<f64> {
+        use Metric as M;
+        let loads: &[TrafficReport] = match *of {
+            Of::Traffic(n) => self.traffic.get(n..=n)?,
+            _ => &self.traffic,
+        };
+        let sum = |f: fn(&TrafficReport) -> u64| Some(loads.iter().map(f).sum::<u64>() as f64);
+        let status = |s: Status| {
+            let of = |t: &TrafficReport| t.completions.get(&s).copied().unwrap_or(0);
+            Some(loads.iter().map(of).sum::<u64>() as f64)
+        };
+        // Of several loads together only the extremes are known.
+        let latency = |f: fn(&Latency) -> u64| match loads {
+            [one] => one.latency.as_ref().map(|l| f(l) as f64),
+            _ => None,
+        };
+        let latencies = || loads.iter().filter_map(|t| t.latency.as_ref());
+        match metric {
+            M::Goodput => sum(|t| t.goodput_bps),
+            M::GoodputShare => match loads {
+                [one] => one.goodput_share(),
+                _ => None,
+            },
+            M::Duration => loads.iter().map(|t| t.duration_ps as f64).reduce(f64::max),
+            M::Messages => sum(|t| t.messages),
+            M::Unfinished => sum(|t| t.unfinished),
+            M::Bytes => sum(|t| t.bytes),
+            M::Completions => sum(|t| t.completions.values().sum()),
+            M::Success => status(Status::Success),
+            M::LocalLength => status(Status::LocalLength),
+            M::LocalProtection => status(Status::LocalProtection),
+            M::LocalOperation => status(Status::LocalOperation),
+            M::Flushed => status(Status::Flushed),
+            M::BadResponse => status(Status::BadResponse),
+            M::RemoteInvalid => status(Status::RemoteInvalidRequest),
+            M::RemoteAccess => status(Status::RemoteAccess),
+            M::RemoteOperation => status(Status::RemoteOperation),
+            M::RetryExceeded => status(Status::RetryExceeded),
+            M::RnrRetryExceeded => status(Status::RnrRetryExceeded),
+            M::Received => sum(|t| t.received),
+            M::LatencyMin => latencies().map(|l| l.min_ps as f64).reduce(f64::min),
+            M::LatencyMax => latencies().map(|l| l.max_ps as f64).reduce(f64::max),
+            M::LatencyMean => latency(|l| l.mean_ps),
+            M::LatencyP50 => latency(|l| l.p50_ps),
+            M::LatencyP90 => latency(|l| l.p90_ps),
+            M::LatencyP99 => latency(|l| l.p99_ps),
+            M::LatencyP999 => latency(|l| l.p999_ps),
+            M::PacketsSent => self.count(of, |c| c.packets_sent),
+            M::PacketsReceived => self.count(of, |c| c.packets_received),
+            M::Retransmissions => self.count(of, |c| c.retransmissions),
+            M::Timeouts => self.count(of, |c| c.timeouts),
+            M::Acks => self.count(of, |c| c.acks),
+            M::Naks => self.count(of, |c| c.naks.total()),
+            M::NaksSequence => self.count(of, |c| c.naks.sequence),
+            M::NaksRnr => self.count(of, |c| c.naks.rnr),
+            M::NaksInvalid => self.count(of, |c| c.naks.invalid_request),
+            M::NaksAccess => self.count(of, |c| c.naks.remote_access),
+            M::NaksOperation => self.count(of, |c| c.naks.remote_operation),
+            M::Duplicates => self.count(of, |c| c.duplicates),
+            M::OutOfSequence => self.count(of, |c| c.out_of_sequence),
+            M::BadIcrc => self.count(of, |c| c.bad_icrc),
+            M::Drops => self.link(of, |w| w.drops.total()),
+            M::DropsFault => self.link(of, |w| w.drops.fault),
+            M::DropsQueue => self.link(of, |w| w.drops.queue),
+            M::DropsCorrupt => self.link(of, |w| w.drops.corrupt),
+            M::Frames => self.link(of, |w| w.frames),
+            M::Utilisation => self.ways(of).map(|w| w.utilisation).reduce(f64::max),
+            M::QueueMax => self.ways(of).map(|w| w.queue_max as f64).reduce(f64::max),
+            M::FaultHits => self.fault(of, |f| f.hits),
+            M::FaultSeen => self.fault(of, |f| f.seen),
+            M::Time => Some(self.time_ps as f64),
+            M::Events => Some(self.events as f64),
+        }
+    }
+
+    fn count(&self, of: &Of, f: fn(&Counts) -> u64) -> Option<f64> {
+        Some(match *of {
+            Of::Traffic(n) => f(&self.traffic.get(n)?.counts),
+            Of::Host(n) => f(&self.hosts.get(n)?.counts),
+            _ => self.hosts.iter().map(|h| f(&h.counts)).sum(),
+        } as f64)
+    }
+
+    fn ways<'a>(&'a self, of: &'a Of) -> Box<dyn Iterator<Item = &'a WayReport> + 'a> {
+        match of {
+            // Links are reported in the order of the network, forward before backward.
+            Of::Link(ways) => Box::new(
+                ways.iter()
+                    .filter_map(|&WayId { link, way }| self.links.get(link * 2 + way)),
+            ),
+            _ => Box::new(self.links.iter()),
+        }
+    }
+
+    fn link(&self, of: &Of, f: fn(&WayReport) -> u64) -> Option<f64> {
+        Some(self.ways(of).map(f).sum::<u64>() as f64)
+    }
+
+    fn fault(&self, of: &Of, f: fn(&FaultReport) -> u64) -> Option<f64> {
+        Some(match *of {
+            Of::Fault(n) => f(self.faults.get(n)?),
+            _ => self.faults.iter().map(f).sum(),
+        } as f64)
+    }
+
+    /// True if it came to its end and all its expectations held.
+    pub fn held(&self) -> bool {
+        self.ended != Ended::EventLimit && self.expectations.iter().all(|j| j.held)
+    }
+}
+
+/// A measured value as people read it; a dash if there is none.
+pub fn show(value: Option<f64>, unit: Unit) -> String {
+    value.map_or_else(|| "-".to_string(), |v| unit.show(v))
+}
+
+/// The reports of a command as one JSON document.
+pub fn json(reports: &[Report]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        reports: &'a [Report],
+    }
+    let document = Document {
+        schema: SCHEMA,
+        reports,
+    };
+    let mut text = serde_json::to_string_pretty(&document)
+        .unwrap_or_else(|e| format!("{{\"schema\":{SCHEMA},\"error\":\"{e}\"}}"));
+    text.push('\n');
+    text
+}

@@ -1,0 +1,381 @@
+//! Expectations against what was measured.
+
+use super::{Report, Run, show};
+use crate::format::Plan;
+use crate::format::Scenario;
+use crate::format::expect::{Check, Expectation, Law, Of, Operand};
+use crate::law::GoBackN;
+use crate::metric::Metric;
+use serde::Serialize;
+
+/// An expectation with its verdict.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Judgement {
+    /// Its position in the file, from 0.
+    pub index: usize,
+    /// What is measured.
+    pub metric: Metric,
+    /// Of what, by name; nothing if of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// What must hold, in words: `at least 90Gbps`.
+    pub wanted: String,
+    /// The measured value in the unit of the metric: bits per second, picoseconds, bytes, or none.
+    pub measured: Option<f64>,
+    /// The smallest value that holds; nothing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
+    /// The largest value that holds; nothing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
+    /// Whether it held. What could not be measured did not hold.
+    pub held: bool,
+    /// Why it should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// Judges the expectations of every point of `plan` against `runs`, one for each point in order.
+pub fn judge(plan: &Plan, runs: &mut [Run]) {
+    let mut all = Vec::new();
+    for (n, point) in plan.points.iter().enumerate() {
+        let judgements: Vec<Judgement> = point
+            .scenario
+            .expectations
+            .iter()
+            .map(|e| judgement(&point.scenario, e, n, runs))
+            .collect();
+        all.push(judgements);
+    }
+    for (run, judgements) in runs.iter_mut().zip(all) {
+        run.expectations = judgements;
+    }
+}
+
+/// True for the metrics that need the run without loss, for these expectations.
+pub fn needs_clean_run(scenario: &Scenario) -> bool {
+    scenario.expectations.iter().any(|e| {
+        e.metric == Metric::GoodputShare
+            || e.check.operands().any(|o| {
+                matches!(
+                    o,
+                    Operand::Law { .. }
+                        | Operand::Metric {
+                            metric: Metric::GoodputShare,
+                            ..
+                        }
+                )
+            })
+    })
+}
+
+fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Judgement {
+    let measured = runs.get(n).and_then(|r| r.measure(e.metric, &e.of));
+    let value = |o: &Operand| evaluate(scenario, e, o, n, runs);
+    let (least, most, wanted, known) = match &e.check {
+        Check::Equals(o, tolerance) => {
+            let v = value(o);
+            let width = v.map(|v| (v * tolerance.get()).abs());
+            let mut wanted = format!("equal to {}", words(scenario, e, o, v));
+            if tolerance.get() > 0.0 {
+                wanted.push_str(&format!(" within {}%", tolerance.get() * 100.0));
+            }
+            let low = v.zip(width).map(|(v, w)| v - w);
+            let high = v.zip(width).map(|(v, w)| v + w);
+            (low, high, wanted, v.is_some())
+        }
+        Check::AtLeast(o) => {
+            let v = value(o);
+            let wanted = format!("at least {}", words(scenario, e, o, v));
+            (v, None, wanted, v.is_some())
+        }
+        Check::AtMost(o) => {
+            let v = value(o);
+            let wanted = format!("at most {}", words(scenario, e, o, v));
+            (None, v, wanted, v.is_some())
+        }
+        Check::Between(a, b) => {
+            let (low, high) = (value(a), value(b));
+            let wanted = format!(
+                "between {} and {}",
+                words(scenario, e, a, low),
+                words(scenario, e, b, high)
+            );
+            (low, high, wanted, low.is_some() && high.is_some())
+        }
+    };
+    let held = known
+        && measured.is_some_and(|m| {
+            least.is_none_or(|least| m >= least) && most.is_none_or(|most| m <= most)
+        });
+    Judgement {
+        index: e.index,
+        metric: e.metric,
+        of: name(scenario, &e.of),
+        wanted,
+        measured,
+        least,
+        most,
+        held,
+        because: e.because.clone(),
+    }
+}
+
+/// The value of an operand at point `n`.
+fn evaluate(
+    scenario: &Scenario,
+    e: &Expectation,
+    operand: &Operand,
+    n: usize,
+    runs: &[Run],
+) -> Option<f64> {
+    match operand {
+        Operand::Constant(value) => Some(*value),
+        Operand::Metric {
+            metric,
+            of,
+            point,
+            times,
+            ..
+        } => {
+            let run = runs.get(point.unwrap_or(n))?;
+            Some(run.measure(*metric, of)? * times.get())
+        }
+        Operand::Law { law, times } => {
+            let index = match e.of {
+                Of::Traffic(n) => n,
+                _ => 0,
+            };
+            let share = match law {
+                Law::GoBackN => GoBackN::of(scenario, scenario.traffic.get(index)?)?.share(),
+            };
+            let value = match e.metric {
+                Metric::GoodputShare => share,
+                _ => {
+                    let load = runs.get(n)?.traffic.get(index)?;
+                    let clean = load.clean_goodput_bps?;
+                    share * clean as f64
+                }
+            };
+            Some(value * times.get())
+        }
+    }
+}
+
+fn words(scenario: &Scenario, e: &Expectation, operand: &Operand, value: Option<f64>) -> String {
+    let unit = e.metric.unit();
+    let shown = show(value, unit);
+    let factor = |times: f64| {
+        if times == 1.0 {
+            String::new()
+        } else {
+            format!("{times} times ")
+        }
+    };
+    match operand {
+        Operand::Constant(_) => shown,
+        Operand::Metric {
+            metric,
+            of,
+            times,
+            at,
+            ..
+        } => {
+            let of = name(scenario, of).map_or(String::new(), |n| format!(" of {n}"));
+            let at: Vec<_> = at.iter().map(|c| format!(" at {c}")).collect();
+            let at = at.concat();
+            format!("{shown} ({}{metric}{of}{at})", factor(times.get()))
+        }
+        Operand::Law { law, times } => format!("{shown} ({}the law {law})", factor(times.get())),
+    }
+}
+
+/// What `of` is called.
+pub fn name(scenario: &Scenario, of: &Of) -> Option<String> {
+    let network = &scenario.network;
+    match of {
+        Of::All => None,
+        Of::Traffic(n) => scenario.traffic.get(*n).map(|t| t.name.clone()),
+        Of::Host(n) => network.hosts.get(*n).cloned(),
+        Of::Fault(n) => scenario.faults.get(*n).map(|f| f.name.clone()),
+        Of::Link(ways) => match ways.as_slice() {
+            [one] => Some(network.way_name(*one)),
+            [one, ..] => Some(network.links[one.link].name.clone()),
+            [] => None,
+        },
+    }
+}
+
+/// Puts a report together from the runs of a plan, in order.
+pub fn report(scenario: &str, plan: &Plan, mut runs: Vec<Run>) -> Report {
+    judge(plan, &mut runs);
+    let first = plan.points.first().map(|p| &p.scenario);
+    Report {
+        scenario: scenario.to_string(),
+        title: first.and_then(|s| s.title.clone()),
+        look_at: first.and_then(|s| s.look_at.clone()),
+        held: runs.iter().all(Run::held),
+        axes: plan.axes.clone(),
+        runs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{File, Source};
+    use crate::report::{Counts, Drops, Ended, HostReport, NetworkSummary, Status};
+    use crate::report::{TrafficReport, WayReport, json, table, text};
+
+    const FILE: &str = r#"
+        title = "t"
+        [topology]
+        kind = "back-to-back"
+        [[traffic]]
+        name = "flow"
+        from = "h0"
+        to = "h1"
+        operation = "write"
+        size = "1MiB"
+        depth = 16
+        [link]
+        loss = 0
+        [sweep]
+        link.loss = [0, 1e-3]
+        [[expect]]
+        metric = "goodput"
+        of = "flow"
+        at-least = "50Gbps"
+        because = "the link is fast"
+        [[expect]]
+        metric = "goodput"
+        equals = { at = { link.loss = 0 } }
+        tolerance = "10%"
+        [[expect]]
+        metric = "goodput-share"
+        of = "flow"
+        equals = { law = "go-back-n", times = 2 }
+        [[expect]]
+        metric = "latency.p99"
+        of = "flow"
+        at-most = "1us"
+        [[expect]]
+        metric = "drops.fault"
+        of = "h0->h1"
+        between = [1, 3]
+        when = { link.loss = 1e-3 }
+    "#;
+
+    fn plan() -> Plan {
+        let source = Source::new("x.toml", FILE).unwrap();
+        let plan = File::parse(source).and_then(|f| f.plan(&[]));
+        plan.unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn run(plan: &Plan, n: usize, goodput_bps: u64, drops: u64) -> Run {
+        let network = &plan.points[n].scenario.network;
+        let way = |name: &str, fault| WayReport {
+            name: name.into(),
+            frames: 10,
+            bytes: 10_000,
+            utilisation: 0.5,
+            queue_max: 0,
+            drops: Drops {
+                fault,
+                ..Drops::default()
+            },
+        };
+        Run {
+            values: plan.points[n].values.clone(),
+            seed: 1,
+            ended: Ended::Dry,
+            time_ps: 5_000_000,
+            events: 100,
+            network: NetworkSummary::of(network),
+            traffic: vec![TrafficReport {
+                name: "flow".into(),
+                operation: crate::format::traffic::Operation::Write,
+                size: 1 << 20,
+                queue_pairs: 1,
+                goodput_bps,
+                clean_goodput_bps: Some(100_000_000_000),
+                duration_ps: 5_000_000,
+                messages: 1,
+                unfinished: 0,
+                bytes: 1 << 20,
+                completions: [(Status::Success, 1)].into(),
+                received: 0,
+                latency: None,
+                counts: Counts::default(),
+            }],
+            hosts: network
+                .hosts
+                .iter()
+                .map(|h| HostReport {
+                    name: h.clone(),
+                    counts: Counts::default(),
+                })
+                .collect(),
+            links: vec![way("h0->h1", drops), way("h1->h0", 0)],
+            faults: Vec::new(),
+            expectations: Vec::new(),
+            skipped: 0,
+        }
+    }
+
+    fn both() -> Report {
+        let plan = plan();
+        let runs = vec![
+            run(&plan, 0, 95_000_000_000, 0),
+            run(&plan, 1, 40_000_000_000, 3),
+        ];
+        report("x", &plan, runs)
+    }
+
+    #[test]
+    fn each_expectation_is_judged_at_its_points() {
+        let report = both();
+        assert!(!report.held);
+        let held = |n: usize| -> Vec<bool> {
+            report.runs[n].expectations.iter().map(|j| j.held).collect()
+        };
+        // Twice the law is no share, and a latency that was not measured does not hold.
+        assert_eq!(held(0), [true, true, false, false]);
+        assert_eq!(held(1), [false, false, false, false, true]);
+        let j = &report.runs[1].expectations[1];
+        assert_eq!((j.least, j.most), (Some(85.5e9), Some(104.5e9)));
+        assert_eq!(
+            j.wanted,
+            "equal to 95Gbps (goodput at link.loss = 0) within 10%"
+        );
+        assert_eq!(report.runs[0].expectations[3].measured, None);
+    }
+
+    #[test]
+    fn the_forms_of_a_report_say_the_same() {
+        let report = both();
+        let shown = text::render(&report);
+        for part in [
+            "-- link.loss = 0.001",
+            "held   goodput of flow is 95Gbps: at least 50Gbps (the link is fast)",
+            "FAILED goodput of flow is 40Gbps: at least 50Gbps",
+            "latency.p99 of flow is -: at most 1us",
+            "FAILED: 6 of 9 expectations",
+        ] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        let value: serde_json::Value =
+            serde_json::from_str(&json(std::slice::from_ref(&report))).unwrap();
+        assert_eq!(value["schema"], 1);
+        let first = &value["reports"][0];
+        assert_eq!(first["held"], false);
+        assert_eq!(first["runs"][1]["expectations"][4]["held"], true);
+        assert_eq!(first["runs"][0]["traffic"][0]["completions"]["success"], 1);
+        assert_eq!(
+            table::csv(&report),
+            "link.loss,goodput (bits-per-second),goodput-share,retransmissions,naks.sequence,timeouts,\
+             drops,verdict\n0,95000000000,0.95,0,0,0,0,FAILED\n0.001,40000000000,0.4,0,0,0,3,FAILED\n"
+        );
+        assert_eq!(table::render(&report).lines().count(), 3);
+    }
+}

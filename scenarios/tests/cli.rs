@@ -1,0 +1,219 @@
+//! The built program: what it prints where, and how it exits.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn softroce(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_softroce"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A file in a folder of its own, which lives as long as the first value.
+fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, content).unwrap();
+    (dir, path)
+}
+
+const GOOD: &str = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+                    operation = \"write\"\nsize = \"1KiB\"\n";
+
+#[test]
+fn the_library_is_listed() {
+    let out = softroce(&["list"]);
+    assert_eq!(out.status.code(), Some(0));
+    let names: Vec<_> = text(&out.stdout)
+        .lines()
+        .map(|l| l.split_whitespace().next().unwrap())
+        .collect();
+    assert!(names.contains(&"two-hosts") && names.contains(&"loss-cliff"));
+    assert!(names.is_sorted());
+    let out = softroce(&["list", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["scenarios"].as_array().unwrap().len(), names.len());
+}
+
+#[test]
+fn an_unknown_name_is_told_the_nearest() {
+    for command in ["run", "check", "sweep"] {
+        let out = softroce(&[command, "two-host"]);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(out.stdout.is_empty());
+        let err = text(&out.stderr);
+        assert!(err.contains("did you mean \"two-hosts\"?"), "{err}");
+        assert!(err.contains("softroce list"), "{err}");
+    }
+}
+
+#[test]
+fn every_mistake_is_reported_in_the_order_of_the_file() {
+    let (_dir, path) = file(
+        b"[topology]\nkind = \"star\"\n[link]\ndealy = \"1us\"\nrate = \"fast\"\n[card]\ntimeout = 32\n\
+          [[traffic]]\nfrom = \"h0\"\nto = \"h2\"\noperation = \"write\"\nsize = \"1KB\"\n",
+    );
+    let out = softroce(&["check", path.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(2));
+    let err = text(&out.stderr);
+    let name = path.to_str().unwrap();
+    let places: Vec<_> = err
+        .lines()
+        .filter_map(|l| l.strip_prefix(name))
+        .map(|l| l.split(": ").next().unwrap())
+        .collect();
+    assert_eq!(places, [":4:1", ":5:8", ":7:11", ":10:6"], "{err}");
+    for part in [
+        "unknown key \"dealy\" in [link]; did you mean \"delay\"?\n  4 | dealy = \"1us\"\n    | ^^^^^\n",
+        "rate = \"fast\" in [link] is not a rate",
+        "timeout = 32 in [card] must be an integer from 0 to 31",
+        "names no host \"h2\"",
+    ] {
+        assert!(err.contains(part), "{part} is not in:\n{err}");
+    }
+}
+
+#[test]
+fn what_is_no_scenario_is_refused() {
+    let (dir, path) = file(b"a = \"\xff\"");
+    let path = path.to_str().unwrap();
+    let big = dir.path().join("big.toml");
+    std::fs::File::create(&big)
+        .unwrap()
+        .set_len(17 << 20)
+        .unwrap();
+    for (argument, told) in [
+        (path, "mine.toml:1:6: byte 0xff is not UTF-8"),
+        (dir.path().to_str().unwrap(), "is a directory"),
+        ("/no/such/file.toml", "/no/such/file.toml: no such file"),
+        (big.to_str().unwrap(), "larger than the limit of 16 MiB"),
+    ] {
+        let out = softroce(&["run", argument]);
+        assert_eq!(out.status.code(), Some(2), "{argument}");
+        let err = text(&out.stderr);
+        assert!(err.contains(told), "{err}");
+        assert!(!err.contains("panicked"), "{err}");
+    }
+    let (_dir, path) = file(b"a = \nb = = 1\n");
+    let out = softroce(&["check", path.to_str().unwrap()]);
+    let err = text(&out.stderr);
+    assert!(
+        err.contains("mine.toml:1:") && err.contains("mine.toml:2:"),
+        "{err}"
+    );
+}
+
+#[test]
+fn settings_are_checked_like_the_file() {
+    let (_dir, path) = file(GOOD.as_bytes());
+    let path = path.to_str().unwrap();
+    let ok = softroce(&[
+        "check",
+        path,
+        "--set",
+        "link.rate=40Gbps",
+        "--set",
+        "card.timeout=4,14",
+        "--set",
+        "link.loss=0.01%",
+    ]);
+    assert_eq!(ok.status.code(), Some(0), "{}", text(&ok.stderr));
+    assert_eq!(text(&ok.stdout), "mine: ok, 2 runs, 0 expectations\n");
+    for (setting, told) in [
+        (
+            "card.timout=4",
+            "unknown key \"timout\" in [card]; did you mean \"timeout\"?",
+        ),
+        ("link.rate=40gbps", "did you mean \"Gbps\"?"),
+        ("fault.x.rate=0", "there is no [[fault]] in the file"),
+        (
+            "traffic.1.size=1",
+            "there is no [[traffic]] \"1\" among the 1",
+        ),
+        ("card.h7.timeout=4", "there is no host \"h7\""),
+        ("seed", "a setting is a path"),
+        ("link.loss=1.5", "must be from 0 to 1"),
+    ] {
+        let out = softroce(&["run", path, "--set", setting]);
+        assert_eq!(out.status.code(), Some(2), "{setting}");
+        let err = text(&out.stderr);
+        assert!(err.contains(told) && err.contains("--set: "), "{err}");
+        assert!(err.contains(setting), "the setting is shown: {err}");
+    }
+}
+
+#[test]
+fn a_sweep_needs_something_to_vary() {
+    let (_dir, path) = file(GOOD.as_bytes());
+    let out = softroce(&["sweep", path.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("nothing to sweep"));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_help_with_0() {
+    assert_eq!(softroce(&[]).status.code(), Some(2));
+    assert_eq!(softroce(&["run"]).status.code(), Some(2));
+    assert_eq!(
+        softroce(&["run", "two-hosts", "--capture", "h0-h1"])
+            .status
+            .code(),
+        Some(2)
+    );
+    assert_eq!(
+        softroce(&["sweep", "two-hosts", "--json", "--csv"])
+            .status
+            .code(),
+        Some(2)
+    );
+    let help = softroce(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    for command in ["run", "sweep", "check", "list", "inspect"] {
+        assert!(text(&help.stdout).contains(command), "{command}");
+    }
+}
+
+#[test]
+fn a_capture_of_an_unknown_link_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let out = softroce(&["run", "two-hosts", "--out", out, "--capture", "h0-h2"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("did you mean \"h0-h1\"?"));
+}
+
+/// As in `softroce list | true`: the reader is gone before anything is written.
+#[test]
+fn a_closed_output_is_no_failure() {
+    for args in [
+        &["list"][..],
+        &["list", "--json"],
+        &["check", "loss-cliff"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_softroce"))
+            .args(args)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut err = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {err}");
+        assert_eq!(err, "", "{args:?}");
+    }
+}
