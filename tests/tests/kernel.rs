@@ -7,7 +7,7 @@
 //! after an RNR NAK for its last; the last packet of READ data that was asked for again, which the kernel
 //! calls LAST and we call ONLY. And atomics, which this card does not have.
 
-use softroce_sim::card::{Mtu, Remote, Work};
+use softroce_sim::card::{Mtu, Remote, SendRequest, Work};
 use softroce_sim::memory::{Access, Buffer};
 use softroce_sim::wire::capture::Reader;
 use softroce_sim::wire::{
@@ -259,15 +259,11 @@ fn requester(name: &'static str) {
                 other => panic!("{other}"),
             };
             let sges = [b.sge(0, op.size)];
-            b.try_post(&softroce_sim::card::SendRequest {
-                wr_id: id as u64,
-                work,
-                sges: &sges,
-                signaled: true,
+            let request = SendRequest {
                 solicited: op.solicited,
-                fence: false,
-            })
-            .unwrap();
+                ..SendRequest::new(id as u64, work, &sges)
+            };
+            b.try_post(&request).unwrap();
             posted += 1;
             may_post = op.pipelined;
         }

@@ -535,14 +535,45 @@ fn a_completion_queue_that_runs_over_takes_its_queue_pairs_along() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
-#[test]
-fn a_queue_pair_is_not_hurt_by_another_one() {
-    let mut b = in_state(State::Rts);
+/// Another queue pair with the same completion queue and the same peer.
+fn another(b: &mut Bench) -> QueuePair {
     let init = QpInit::new(QpType::Rc, b.pd, b.cq.id(), 8);
     let other = b.card.create_qp(&init).unwrap();
     for step in b.steps() {
         b.card.modify_qp(b.now, other.number(), &step).unwrap();
     }
+    other
+}
+
+#[test]
+fn c11_37_others_learn_of_the_overrun_when_they_next_complete() {
+    let mut b = Bench::new(Setup {
+        cqe: 1,
+        ..Default::default()
+    });
+    let mut other = another(&mut b);
+    let sges = [b.sge(0, 8)];
+    other
+        .post_recv(&RecvRequest {
+            wr_id: 7,
+            sges: &sges,
+        })
+        .unwrap();
+    b.post_recv(1, 0, 8);
+    b.post_recv(2, 0, 8);
+    b.hear(send_only(0, b"x"));
+    b.hear(send_only(1, b"y"));
+    b.events();
+    assert_eq!(other.state(), State::Rts);
+    b.hear(send_only(0, b"z").with(|h| h.with_dest_qp(other.number())));
+    assert_eq!(b.events(), [AsyncEvent::QpFatal(other.number())]);
+    assert_eq!(other.state(), State::Error);
+}
+
+#[test]
+fn a_queue_pair_is_not_hurt_by_another_one() {
+    let mut b = in_state(State::Rts);
+    let other = another(&mut b);
     b.hear(send(Opcode::RC_SEND_MIDDLE, 0, b"x").with(|h| h.with_dest_qp(other.number())));
     assert_eq!(b.card.qp_state(other.number()), Some(State::Error));
     assert_eq!(b.says(), ["NAK 0 invalid request msn 0"]);
