@@ -260,12 +260,8 @@ fn requester(name: &'static str) {
             };
             let sges = [b.sge(0, op.size)];
             b.try_post(&softroce_sim::card::SendRequest {
-                wr_id: id as u64,
-                work,
-                sges: &sges,
-                signaled: true,
                 solicited: op.solicited,
-                fence: false,
+                ..softroce_sim::card::SendRequest::new(id as u64, work, &sges)
             })
             .unwrap();
             posted += 1;
