@@ -8,6 +8,7 @@
 //! ```
 
 #[path = "../examples/fabric_load/harness.rs"]
+#[allow(dead_code)] // it is shared, and not everyone uses all of it
 mod harness;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

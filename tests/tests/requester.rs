@@ -523,6 +523,27 @@ fn an_ack_of_a_later_write_does_not_skip_the_read() {
 }
 
 #[test]
+fn an_old_answer_says_nothing_about_a_read_that_is_not_sent_again_yet() {
+    let mut b = Bench::new(Setup {
+        retry_cnt: 1,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_write(2, 8);
+    b.says();
+    // The timeout takes the one retry there is; then an ACK comes that was late.
+    b.wait(Span::from_ms(68));
+    b.hear(ack(1, 2));
+    assert_eq!(
+        b.says(),
+        ["RDMA Read Request 0 of 8 ?", "RDMA Write Only 1 of 8 [8] ?"]
+    );
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[1; 8]));
+    b.hear(ack(1, 2));
+    assert_eq!(b.completed(), successes([1, 2]));
+}
+
+#[test]
 fn read_data_acknowledges_what_is_before_it() {
     let mut b = Bench::ready();
     b.post_send(1, 8);

@@ -1,8 +1,8 @@
 //! The state machine of a queue pair, and what its program may do in each state.
 
 use softroce_sim::card::{
-    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, Refusal, Sge,
-    State, Status, Work,
+    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, QueuePair,
+    RecvRequest, Refusal, Sge, State, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer};
 use softroce_sim::time::Span;

@@ -15,7 +15,7 @@ use output::Output;
 use scenarios::Loaded;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,12 +121,15 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct InspectArgs {
-    /// A pcap or pcapng file.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Print one JSON document.
+    /// pcap or pcapng files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON lines: one for each packet, then a summary of each file.
     #[arg(long)]
     json: bool,
+    /// Follow packets with a bad ICRC too: for captures that do not have the ICRC.
+    #[arg(long)]
+    ignore_icrc: bool,
 }
 
 /// How a command ended.
@@ -340,11 +343,25 @@ fn bad_input(diagnostics: impl Display) -> Outcome {
 }
 
 fn inspect(args: &InspectArgs, out: &mut Output) -> Outcome {
-    match inspect::inspect(&args.file, args.json, out) {
-        Ok(true) => Outcome::Held,
-        Ok(false) => Outcome::Failed,
-        // Told by whoever finishes the output.
-        Err(inspect::InspectError::Output(_)) => Outcome::Bad,
-        Err(error) => bad(format!("{}: {error}", args.file.display())),
+    let options = inspect::Options {
+        ignore_icrc: args.ignore_icrc,
+        ..inspect::Options::default()
+    };
+    let mut outcome = Outcome::Held;
+    for path in &args.files {
+        let name = path.display().to_string();
+        let mut out = BufWriter::new(&mut *out);
+        let result = inspect::open(path).and_then(|file| match args.json {
+            true => inspect::write_json(file, &name, &options, &mut out),
+            false => inspect::write_text(file, &name, &options, &mut out),
+        });
+        outcome = outcome.max(match result {
+            Ok(inspection) if inspection.exit_code() == 0 => Outcome::Held,
+            Ok(_) => Outcome::Failed,
+            // Told by whoever finishes the output.
+            Err(inspect::InspectError::Output(_)) => Outcome::Bad,
+            Err(error) => bad(error),
+        });
     }
+    outcome
 }

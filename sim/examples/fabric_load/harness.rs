@@ -97,6 +97,15 @@ fn build<H: Host>(
     (network, load)
 }
 
+/// Data packets of a load.
+pub(crate) fn packets(setup: &Setup) -> u64 {
+    let senders = match setup.pattern {
+        Pattern::Shift => setup.k.pow(3) / 4,
+        Pattern::Incast => setup.k.pow(3) / 4 - 1,
+    };
+    senders as u64 * setup.bytes.div_ceil(u64::from(setup.payload))
+}
+
 /// Runs the load to its end.
 fn run<H: Host>(setup: &Setup, network: &mut Network<H>, load: &[Transfer]) -> Outcome {
     network.run_until_idle(Time::NEVER);

@@ -6,6 +6,7 @@
 //!
 //! Under `valgrind --tool=callgrind` it gives the instructions per data packet, the same on every run.
 
+#[allow(dead_code)] // it is shared, and not everyone uses all of it
 mod harness;
 
 use harness::{Outcome, Pattern, Setup};

@@ -9,7 +9,7 @@
 //! | [`work`] | work requests and completions |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
-//! | [`env`] | what a card asks of its driver |
+//! | [`mod@env`] | what a card asks of its driver |
 //! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
 //! | [`codes`] | encoded times and credits |
 //!
