@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 const LEN: usize = 64 << 10;
 const DEPTH: u32 = 16;
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn rights() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A queue pair with its memory.
 struct Channel {
@@ -326,6 +326,7 @@ fn every_operation_at_every_mtu_carries_its_data() {
                 for len in [0, 1, 3, m - 1, m, m + 1, 3 * m + 2] {
                     every_operation(a, memory, remote, received, len, &mut stream);
                 }
+                atomics(a, memory, remote);
             },
         );
         for end in ends {
@@ -356,6 +357,26 @@ fn losses_on_both_sides_cost_time_alone() {
     for end in ends {
         assert!(end.port.counters().dropped > 0);
     }
+}
+
+#[test]
+fn a_receiver_that_overflows_costs_time_alone() {
+    let small = UdpConfig {
+        // A dozen packets; a message has 63.
+        receive_buffer: 16 << 10,
+        ..UdpConfig::default()
+    };
+    let mut stream = Stream::new(8, "data");
+    pair(
+        [&small, &small],
+        Mtu::M1024,
+        8,
+        |a, memory, remote, received| {
+            for _ in 0..10 {
+                every_operation(a, memory, remote, received, 64_000, &mut stream);
+            }
+        },
+    );
 }
 
 /// Collects frames.
