@@ -344,7 +344,7 @@ fn from_error_and_reset_a_connection_begins_afresh() {
         assert!(b.completed().is_empty());
         assert_eq!((b.qp.send_room(), b.qp.recv_room()), (64, 64));
         assert_eq!(b.says(), NONE);
-        assert_eq!(b.card.next_timeout().since(b.now) > Span::ZERO, true);
+        assert!(b.card.next_timeout() > b.now);
         b.wait(Span::from_ms(200));
         b.bring_up(State::Rts).unwrap();
         b.still_works(0, 1);
