@@ -269,10 +269,10 @@ fn requester(name: &'static str) {
             continue;
         }
         // What the kernel sent, ours sends: now, or when its timer runs out.
-        let packet = b.next().or_else(|| {
+        let packet = b.pull().or_else(|| {
             let wait = b.card.next_timeout().since(b.now);
             b.wait(wait);
-            b.next()
+            b.pull()
         });
         let packet = packet.unwrap_or_else(|| panic!("{name}, frame {i}: nothing to send"));
         assert_eq!(of_packet(&packet), of_frame(frame), "{name}, frame {i}");
