@@ -114,7 +114,9 @@ fn two_processes_exchange_every_operation() {
             let line = lines.next().unwrap_or_default();
             assert!(line.starts_with(start), "{line:?}, not {start:?}: {out}");
         }
-        assert_eq!(lines.next(), None);
+        // A peer of a process killed by another test may still be sending to the address.
+        let rest: Vec<_> = lines.filter(|l| !l.contains("unknown-qp")).collect();
+        assert!(rest.is_empty(), "{out}");
     }
 }
 
