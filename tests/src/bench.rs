@@ -5,6 +5,8 @@
 //! same at every first PSN: `send_only(0, b"abc")` is the peer's first packet, and the answer reads
 //! `ACK 0 msn 1`.
 
+mod frames;
+
 use softroce_sim::card::{
     AddressVector, AsyncEvent, Card, CardConfig, Completion, CompletionQueue, Deed, Env,
     ModifyError, Mtu, PostError, PriorityMask, QpAttributes, QpInit, QpType, QueuePair,
@@ -14,10 +16,10 @@ use softroce_sim::memory::{Access, Buffer, MemoryRegion, Pd};
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::aeth::SyndromeKind;
 use softroce_sim::wire::{
-    Aeth, Bth, Damage, Ecn, Encapsulation, Ext, Gid, Immediate, MacAddr, Msn, NakCode, Opcode,
-    Packet, Payload, Psn, QpNumber, RemoteKey, Reth, Route, RouteTable, Syndrome,
+    Aeth, Bth, Damage, Ecn, Ext, Gid, Immediate, MacAddr, Msn, NakCode, Opcode, Packet, Payload,
+    Psn, QpNumber, RemoteKey, Reth, Route, RouteTable, Syndrome,
 };
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The peer's queue pair.
 pub const PEER_QP: u32 = 0x77;
@@ -80,6 +82,22 @@ impl Default for Setup {
             cqe: 256,
             state: State::Rts,
             memory: 64 << 10,
+        }
+    }
+}
+
+impl Setup {
+    /// On a card with an IPv6 address.
+    #[must_use]
+    pub fn over_ipv6(mut self) -> Setup {
+        self.config.gid = IpAddr::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)).into();
+        self
+    }
+
+    fn peer(&self) -> Gid {
+        match self.config.gid.ipv4() {
+            Some(_) => peer_gid(),
+            None => IpAddr::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)).into(),
         }
     }
 }
@@ -298,6 +316,8 @@ pub struct Bench {
     pub env: Staging,
     /// The way packets of the peer come.
     pub route: Route,
+    routes: RouteTable,
+    init: QpInit,
     setup: Setup,
 }
 
@@ -305,23 +325,22 @@ impl Bench {
     /// A card with a queue pair in the state the setup asks for.
     pub fn new(setup: Setup) -> Bench {
         let routes = RouteTable::new();
-        let mut card = Card::new(setup.config.clone(), 1, routes);
+        let mut card = Card::new(setup.config.clone(), 1, routes.clone());
         let pd = card.alloc_pd();
         let cq = card.create_cq(setup.cqe).unwrap();
-        let qp = card
-            .create_qp(&QpInit {
-                max_send_sge: 8,
-                max_recv_sge: 8,
-                ..QpInit::new(QpType::Rc, pd, cq.id(), setup.max_wr)
-            })
-            .unwrap();
+        let init = QpInit {
+            max_send_sge: 8,
+            max_recv_sge: 8,
+            ..QpInit::new(QpType::Rc, pd, cq.id(), setup.max_wr)
+        };
+        let qp = card.create_qp(&init).unwrap();
         let buffer = Buffer::new(setup.memory);
         let mr = card.register(pd, buffer.clone(), all_rights()).unwrap();
         let route = Route {
-            encapsulation: Encapsulation::RoceV2,
+            encapsulation: setup.config.encapsulation,
             src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
             dst_mac: setup.config.mac,
-            src: peer_gid(),
+            src: setup.peer(),
             dst: setup.config.gid,
             udp_src: 0xc000,
             vlan: None,
@@ -339,6 +358,8 @@ impl Bench {
             mr,
             env: Staging::default(),
             route,
+            routes,
+            init,
             setup,
         };
         bench.bring_up(bench.setup.state).unwrap();
@@ -364,7 +385,7 @@ impl Bench {
             QpAttributes {
                 state: Some(State::Rtr),
                 address: Some(AddressVector {
-                    dgid: peer_gid(),
+                    dgid: s.peer(),
                     dmac: self.route.src_mac,
                     sl: 3,
                     traffic_class: 0,
@@ -390,6 +411,15 @@ impl Bench {
                 ..Default::default()
             },
         ]
+    }
+
+    /// Another queue pair like the first, ready to send. Its peer is the same.
+    pub fn another(&mut self) -> QueuePair {
+        let qp = self.card.create_qp(&self.init).unwrap();
+        for step in self.steps() {
+            self.card.modify_qp(self.now, qp.number(), &step).unwrap();
+        }
+        qp
     }
 
     /// Brings the queue pair from RESET to `state`.

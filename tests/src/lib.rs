@@ -1,10 +1,12 @@
 //! Shared pieces of the tests in `tests/`.
 //!
 //! * [`mod@bench`]: one card, and a peer that says exactly what the test wants it to say.
+//! * [`conformance`]: what a card must do, rule by rule, on that bench.
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
+pub mod conformance;
 pub mod pair;
 pub mod peers;
 pub mod tshark;

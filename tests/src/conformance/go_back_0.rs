@@ -1,9 +1,34 @@
 //! Go-back-0, as early RoCE cards had it: a message that loses a packet starts over at both ends.
 
+use crate::bench::*;
+use crate::conformance::Rule;
+use crate::conformance::Source::Behaviour;
 use softroce_sim::card::{Status, recovery};
 use softroce_sim::time::Span;
 use softroce_sim::wire::{NakCode, Opcode};
-use softroce_tests::bench::*;
+
+pub(super) const RULES: &[Rule] = &[
+    rule!(
+        Behaviour,
+        "The requester sends the whole message again",
+        [the_requester_sends_the_whole_message_again]
+    ),
+    rule!(
+        Behaviour,
+        "A READ is asked for as a whole again",
+        [a_read_is_asked_for_as_a_whole_again]
+    ),
+    rule!(
+        Behaviour,
+        "The responder forgets a message with a gap",
+        [the_responder_forgets_a_message_with_a_gap]
+    ),
+    rule!(
+        Behaviour,
+        "The responder starts over when the first packet comes again",
+        [the_responder_starts_over_when_the_first_packet_comes_again]
+    ),
+];
 
 fn card() -> Bench {
     let mut setup = Setup::default();
@@ -17,7 +42,6 @@ const WHOLE: [&str; 3] = [
     "RDMA Write Last 3 [952] ?",
 ];
 
-#[test]
 fn the_requester_sends_the_whole_message_again() {
     let mut b = card();
     b.post_write(0, 8);
@@ -37,7 +61,6 @@ fn the_requester_sends_the_whole_message_again() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
-#[test]
 fn a_read_is_asked_for_as_a_whole_again() {
     let mut b = card();
     b.post_read(1, 3000);
@@ -56,7 +79,6 @@ fn a_read_is_asked_for_as_a_whole_again() {
     assert_eq!(b.memory(1024, 1), [2]);
 }
 
-#[test]
 fn the_responder_forgets_a_message_with_a_gap() {
     let mut b = card();
     let data = pattern(1, 3000);
@@ -76,7 +98,6 @@ fn the_responder_forgets_a_message_with_a_gap() {
     assert_eq!(b.memory(0, 3000), data);
 }
 
-#[test]
 fn the_responder_starts_over_when_the_first_packet_comes_again() {
     let mut b = card();
     let data = pattern(1, 2000);

@@ -1,15 +1,73 @@
 //! Timers: the transport timer, the wait that an RNR NAK asks for, and reaction times.
 
-use softroce_sim::card::{Status, Timing};
+use crate::bench::*;
+use crate::conformance::Rule;
+use crate::conformance::Source::{Behaviour, Id, Section};
+use softroce_sim::card::{SendRequest, Status, Timing, Work};
 use softroce_sim::time::Span;
 use softroce_sim::wire::{NakCode, Opcode};
-use softroce_tests::bench::*;
+
+pub(super) const RULES: &[Rule] = &[
+    rule!(
+        Id("C9-139"),
+        "Each send queue has a timer of its own",
+        [each_send_queue_has_a_timer_of_its_own]
+    ),
+    rule!(
+        Id("C9-140"),
+        "The timeout is 4.096 us x 2^n, and 0 is never",
+        [
+            the_timeout_is_4_096_us_times_2_to_the_n,
+            a_timeout_of_zero_is_off
+        ]
+    ),
+    rule!(
+        Section("9.7.6.1.3"),
+        "Nothing is tried more often than 1 + retry_cnt times",
+        [nothing_is_tried_more_often_than_one_and_retry_cnt_times]
+    ),
+    rule!(
+        Section("9.7.6.1.3"),
+        "An answer restarts the timer",
+        [an_answer_restarts_the_timer]
+    ),
+    rule!(
+        Behaviour,
+        "Posting more does not put the timeout off",
+        [posting_more_does_not_put_the_timeout_off]
+    ),
+    rule!(
+        Section("9.7.5.2.8"),
+        "An RNR NAK is waited for at least as long as it asks",
+        [an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks]
+    ),
+    rule!(
+        Behaviour,
+        "An RNR NAK that comes late is waited for too",
+        [an_rnr_nak_that_comes_late_is_waited_for_too]
+    ),
+    rule!(
+        Behaviour,
+        "RNR retries are counted, and 7 is for ever",
+        [rnr_retries_are_counted_and_seven_is_for_ever]
+    ),
+    rule!(
+        Behaviour,
+        "An ACK in the pause before sending again ends it",
+        [an_ack_in_the_pause_before_sending_again_ends_it_without_harm]
+    ),
+    rule!(
+        Behaviour,
+        "Reaction times are kept",
+        [reaction_times_are_kept]
+    ),
+];
 
 const NONE: [&str; 0] = [];
+
 const SENT: [&str; 1] = ["Send Only 0 [8] ?"];
 
-#[test]
-fn c9_140_the_timeout_is_4_096_us_times_2_to_the_n() {
+fn the_timeout_is_4_096_us_times_2_to_the_n() {
     for n in [1u8, 2, 8, 14, 31] {
         let mut b = Bench::new(Setup {
             timeout: n,
@@ -26,8 +84,7 @@ fn c9_140_the_timeout_is_4_096_us_times_2_to_the_n() {
     }
 }
 
-#[test]
-fn c9_140_a_timeout_of_zero_is_off() {
+fn a_timeout_of_zero_is_off() {
     let mut b = Bench::new(Setup {
         timeout: 0,
         ..Default::default()
@@ -41,7 +98,6 @@ fn c9_140_a_timeout_of_zero_is_off() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
-#[test]
 fn nothing_is_tried_more_often_than_one_and_retry_cnt_times() {
     // loss_all: retry_cnt 2, three tries.
     for retry_cnt in 0..=7 {
@@ -69,7 +125,6 @@ fn nothing_is_tried_more_often_than_one_and_retry_cnt_times() {
     }
 }
 
-#[test]
 fn an_answer_restarts_the_timer() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -87,7 +142,6 @@ fn an_answer_restarts_the_timer() {
     assert_eq!(b.card.counters().timeouts, 1);
 }
 
-#[test]
 fn posting_more_does_not_put_the_timeout_off() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -101,8 +155,7 @@ fn posting_more_does_not_put_the_timeout_off() {
     assert_eq!(b.card.counters().timeouts, 1);
 }
 
-#[test]
-fn c9_130_an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
+fn an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
     // Table 45: code 0 is 655.36 ms, 1 is 0.01 ms, 12 is 0.64 ms, 22 is 20.48 ms, 31 is 491.52 ms.
     for (code, us) in [
         (0, 655_360),
@@ -134,7 +187,6 @@ fn c9_130_an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
     }
 }
 
-#[test]
 fn an_rnr_nak_that_comes_late_is_waited_for_too() {
     // The timeout has sent the requester back already; then the RNR NAK of the first try comes.
     let mut b = Bench::ready();
@@ -148,7 +200,6 @@ fn an_rnr_nak_that_comes_late_is_waited_for_too() {
     assert_eq!(b.says(), SENT);
 }
 
-#[test]
 fn rnr_retries_are_counted_and_seven_is_for_ever() {
     for rnr_retry in 0..=7 {
         let mut b = Bench::new(Setup {
@@ -174,7 +225,6 @@ fn rnr_retries_are_counted_and_seven_is_for_ever() {
     }
 }
 
-#[test]
 fn an_ack_in_the_pause_before_sending_again_ends_it_without_harm() {
     let mut setup = Setup::default();
     setup.config.timing.retransmit = Span::from_us(5);
@@ -193,7 +243,6 @@ fn an_ack_in_the_pause_before_sending_again_ends_it_without_harm() {
     assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
 }
 
-#[test]
 fn reaction_times_are_kept() {
     let mut setup = Setup::default();
     setup.config.timing = Timing {
@@ -226,4 +275,29 @@ fn reaction_times_are_kept() {
     b.hear(send(Opcode::RC_SEND_ONLY, 5, b"x"));
     let nak = after(&mut b, Span::from_ns(300));
     assert_eq!(nak, ["NAK 2 PSN sequence error msn 2"]);
+}
+
+fn each_send_queue_has_a_timer_of_its_own() {
+    let mut b = Bench::ready();
+    let mut other = b.another();
+    let sges = [b.sge(0, 16)];
+    b.post_send(1, 8);
+    assert_eq!(b.says(), SENT);
+    b.wait(Span::from_ms(40));
+    other
+        .post_send(&SendRequest::new(2, Work::Send, &sges))
+        .unwrap();
+    b.card.doorbell(b.now, other.number());
+    assert_eq!(b.says(), ["Send Only 0 [16] ?"]);
+    // 67.1 ms after each of them.
+    b.wait(Span::from_ms(28));
+    assert_eq!(b.says(), SENT);
+    // An answer to the one is none to the other.
+    b.hear(ack(0, 1));
+    b.wait(Span::from_ms(38));
+    assert_eq!(b.says(), NONE);
+    b.wait(Span::from_ms(2));
+    assert_eq!(b.says(), ["Send Only 0 [16] ?"]);
+    assert_eq!(b.card.qp_counters(b.qp.number()).unwrap().timeouts, 1);
+    assert_eq!(b.card.qp_counters(other.number()).unwrap().timeouts, 1);
 }
