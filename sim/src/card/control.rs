@@ -514,6 +514,7 @@ impl Card {
             own: config.gid,
             peer: address.dgid,
             hop_limit: address.hop_limit,
+            mig_req: config.profile.mig_req,
             priority: address.sl,
             response_priority: config.ack_priority.unwrap_or(address.sl),
         })
