@@ -39,6 +39,9 @@ fn difference(kernel: &Record, ours: &Record) -> Option<String> {
             kernel.said, ours.said
         );
     }
+    if kernel.late != ours.late {
+        text += &format!("  {} packets were late\n", ours.late);
+    }
     (!text.is_empty()).then_some(text)
 }
 

@@ -15,7 +15,7 @@ use output::Output;
 use scenarios::Loaded;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,9 +39,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     Inspect(InspectArgs),
-    /// Bounce messages between two queue pairs.
-    #[command(hide = true)]
-    Pingpong,
+    #[cfg(target_os = "linux")]
+    Pingpong(crate::pingpong::Options),
 }
 
 const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";
@@ -121,12 +120,15 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct InspectArgs {
-    /// A pcap or pcapng file.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Print one JSON document.
+    /// pcap or pcapng files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON lines: one for each packet, then a summary of each file.
     #[arg(long)]
     json: bool,
+    /// Follow packets with a bad ICRC too: for captures that do not have the ICRC.
+    #[arg(long)]
+    ignore_icrc: bool,
 }
 
 /// How a command ended.
@@ -160,13 +162,25 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             Outcome::Held
         }
         Command::Inspect(args) => inspect(&args, &mut out),
-        Command::Pingpong => bad("pingpong is not part of this build"),
+        #[cfg(target_os = "linux")]
+        Command::Pingpong(options) => return pingpong(&options),
     };
     match out.finish() {
         Ok(()) => ExitCode::from(outcome as u8),
         Err(error) => {
             complain(format!("standard output: {error}"));
             ExitCode::from(Outcome::Bad as u8)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pingpong(options: &crate::pingpong::Options) -> ExitCode {
+    match crate::pingpong::run(options) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(format!("pingpong: {error}"));
+            error.exit_code()
         }
     }
 }
@@ -190,13 +204,16 @@ fn settings(set: &[String], seed: Option<u64>) -> Vec<String> {
         .collect()
 }
 
-/// A bar for many runs, on a terminal only.
+/// Steps of the bar.
+const BAR: u64 = 1000;
+
+/// A bar for long runs, on a terminal only.
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    let bar = ProgressBar::with_draw_target(Some(BAR), ProgressDrawTarget::hidden());
     if std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::stderr());
     }
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {elapsed}") {
         bar.set_style(style);
     }
     bar
@@ -205,9 +222,9 @@ fn bar() -> ProgressBar {
 fn execute(loaded: &Loaded, options: &Options) -> Result<Report, run::RunError> {
     let bar = bar();
     bar.set_message(loaded.name.clone());
-    let report = run::run(&loaded.name, &loaded.plan, options, &|done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
+    let report = run::run(&loaded.name, &loaded.plan, options, &|done| {
+        bar.set_position((done.share * BAR as f64) as u64);
+        bar.set_message(format!("{} {}/{}", loaded.name, done.runs, done.of));
     });
     bar.finish_and_clear();
     report
@@ -337,11 +354,25 @@ fn bad_input(diagnostics: impl Display) -> Outcome {
 }
 
 fn inspect(args: &InspectArgs, out: &mut Output) -> Outcome {
-    match inspect::inspect(&args.file, args.json, out) {
-        Ok(true) => Outcome::Held,
-        Ok(false) => Outcome::Failed,
-        // Told by whoever finishes the output.
-        Err(inspect::InspectError::Output(_)) => Outcome::Bad,
-        Err(error) => bad(format!("{}: {error}", args.file.display())),
+    let options = inspect::Options {
+        ignore_icrc: args.ignore_icrc,
+        ..inspect::Options::default()
+    };
+    let mut outcome = Outcome::Held;
+    for path in &args.files {
+        let name = path.display().to_string();
+        let mut out = BufWriter::new(&mut *out);
+        let result = inspect::open(path).and_then(|file| match args.json {
+            true => inspect::write_json(file, &name, &options, &mut out),
+            false => inspect::write_text(file, &name, &options, &mut out),
+        });
+        outcome = outcome.max(match result {
+            Ok(inspection) if inspection.exit_code() == 0 => Outcome::Held,
+            Ok(_) => Outcome::Failed,
+            // Told by whoever finishes the output.
+            Err(inspect::InspectError::Output(_)) => Outcome::Bad,
+            Err(error) => bad(error),
+        });
     }
+    outcome
 }

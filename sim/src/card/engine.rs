@@ -22,6 +22,8 @@ pub struct Card {
     /// By number, from `first_qp` on; a destroyed one leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
+    /// Places of destroyed queue pairs, the longest empty first.
+    pub(super) freed: VecDeque<u32>,
     /// Of packets for no queue pair, and of queue pairs that are destroyed.
     pub(super) counters: Counters,
     /// Multicast groups, and the queue pairs attached to each, by place.
@@ -62,6 +64,7 @@ impl Card {
             routes,
             qps: Vec::new(),
             first_qp,
+            freed: VecDeque::new(),
             groups: Vec::new(),
             counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),

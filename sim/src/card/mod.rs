@@ -10,7 +10,7 @@
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
 //! | [`profile`] | how a spec-exact card and Linux' driver differ |
-//! | [`env`] | what a card asks of its driver |
+//! | [`mod@env`] | what a card asks of its driver |
 //! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
 //! | [`codes`] | encoded times and credits |
 //!

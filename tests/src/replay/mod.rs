@@ -30,6 +30,8 @@ pub struct Record {
     pub sent: Vec<Sent>,
     /// What its program printed.
     pub said: Vec<String>,
+    /// Times the kernel sent when it had nothing to send yet.
+    pub late: usize,
 }
 
 /// A packet that was sent.
@@ -60,6 +62,7 @@ pub fn kernel(case: &Case, side: Side) -> Record {
     Record {
         sent: own.map(|event| Sent::of_frame(&event.frame)).collect(),
         said: case.said(side).to_vec(),
+        late: 0,
     }
 }
 
@@ -77,6 +80,7 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
         .iter()
         .rposition(|e| e.own && is_rnr_nak(&e.frame))
         .map_or(0, |last| last + 1);
+    let mut behind = 0;
     settle(&mut stand, &mut program, pace);
     for (i, event) in events.iter().enumerate() {
         // Deadlines that come before the event.
@@ -91,7 +95,7 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
             }
             stand.hear(&event.frame);
         } else if pace == Pace::Recorded {
-            stand.pull();
+            behind += usize::from(!stand.pull());
         }
         settle(&mut stand, &mut program, pace);
     }
@@ -105,6 +109,7 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
     Record {
         sent: stand.sent,
         said: program.said,
+        late: behind,
     }
 }
 
