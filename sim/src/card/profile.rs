@@ -10,7 +10,7 @@ use crate::wire::NakCode;
 /// Habits of a kind of card.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
-    /// Its name in scenario files.
+    /// Its name.
     pub name: &'static str,
 
     /// MigReq in every header. [`SPEC`] sets it, as the state "migrated" has it, in which a connection

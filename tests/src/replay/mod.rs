@@ -76,11 +76,11 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
     program.begin(&mut stand);
     let events = case.events(side);
     // When late receives are posted, the captures do not say: after the last RNR NAK at any rate.
-    let late = events
+    let receives_from = events
         .iter()
         .rposition(|e| e.own && is_rnr_nak(&e.frame))
         .map_or(0, |last| last + 1);
-    let mut behind = 0;
+    let mut late = 0;
     settle(&mut stand, &mut program, pace);
     for (i, event) in events.iter().enumerate() {
         // Deadlines that come before the event.
@@ -90,12 +90,12 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
         }
         stand.now = event.at;
         if !event.own {
-            if i >= late {
+            if i >= receives_from {
                 program.post_late(&mut stand);
             }
             stand.hear(&event.frame);
         } else if pace == Pace::Recorded {
-            behind += usize::from(!stand.pull());
+            late += usize::from(!stand.pull());
         }
         settle(&mut stand, &mut program, pace);
     }
@@ -109,7 +109,7 @@ pub fn replay(case: &Case, side: Side, profile: &Profile, pace: Pace) -> Record 
     Record {
         sent: stand.sent,
         said: program.said,
-        late: behind,
+        late,
     }
 }
 
