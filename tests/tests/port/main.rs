@@ -151,8 +151,10 @@ fn a_receiver_that_overflows_costs_time_alone() {
     );
 }
 
+type Seen = Vec<(Direction, Vec<u8>)>;
+
 /// Collects frames.
-struct Frames(Arc<Mutex<Vec<(Direction, Vec<u8>)>>>);
+struct Frames(Arc<Mutex<Seen>>);
 
 impl Tap for Frames {
     fn frame(&mut self, _: Time, direction: Direction, frame: &[u8]) {
