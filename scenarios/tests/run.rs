@@ -112,38 +112,29 @@ fn the_loss_cliff_follows_the_law() {
     let head = shown.lines().find(|l| l.contains("share")).unwrap();
     let columns: Vec<_> = head.split_whitespace().collect();
     let of = |name| columns.iter().position(|c| *c == name).unwrap();
-    let worst = shown.lines().find(|l| l.contains("h0-h1  0.01")).unwrap();
-    let cells: Vec<_> = worst.split_whitespace().collect();
+    let mut rows = shown.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let cells = rows.find(|c| c.starts_with(&["h0-h1", "0.01"])).unwrap();
     let number = |name| cells[of(name)].parse::<f64>().unwrap();
     assert!(
         (number("share") / number("law") - 1.0).abs() < 0.1,
-        "{worst}"
+        "{cells:?}"
     );
-    assert!(number("share") < 0.4, "{worst}");
+    assert!(number("share") < 0.4, "{cells:?}");
 }
 
 #[test]
 fn the_reaction_time_is_what_makes_loss_expensive() {
-    for (point, less) in [("at-once", false), ("after-870us", true)] {
-        let args = [
-            "run",
-            "loss-reaction",
-            "--json",
-            "-j1",
-            "--set",
-            "stop=100ms",
-        ];
-        let report = json(&args, 0);
-        let runs = report["reports"][0]["runs"].as_array().unwrap();
-        let run = runs.iter().find(|r| r["values"][0] == point).unwrap();
-        let load = &run["traffic"][0];
-        let share = |key| load[key].as_f64().unwrap();
-        let kept = share("goodput_bps") / share("clean_goodput_bps");
-        assert_eq!(kept < 0.6, less, "{point}: {kept}");
-        if less {
-            break;
-        }
-    }
+    // Too short for its own expectations, but no doubt is left of what costs more.
+    let out = softroce(&["run", "loss-reaction", "--json", "--set", "stop=60ms"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let kept = |n: usize| {
+        let load = &report["reports"][0]["runs"][n]["traffic"][0];
+        let bps = |key: &str| load[key].as_f64().unwrap();
+        bps("goodput_bps") / bps("clean_goodput_bps")
+    };
+    let shares: Vec<f64> = (0..5).map(kept).collect();
+    assert!(shares[0] > 0.95 && shares[1] > 0.8, "{shares:?}");
+    assert!(shares[2..].iter().all(|&s| s < 0.65), "{shares:?}");
 }
 
 #[test]
