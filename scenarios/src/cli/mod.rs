@@ -40,9 +40,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     Inspect(InspectArgs),
-    /// Bounce messages between two queue pairs.
-    #[command(hide = true)]
-    Pingpong,
+    #[cfg(target_os = "linux")]
+    Pingpong(crate::pingpong::Options),
 }
 
 const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";
@@ -171,13 +170,25 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             Outcome::Held
         }
         Command::Inspect(args) => inspect(&args, &mut out),
-        Command::Pingpong => bad("pingpong is not part of this build"),
+        #[cfg(target_os = "linux")]
+        Command::Pingpong(options) => return pingpong(&options),
     };
     match out.finish() {
         Ok(()) => ExitCode::from(outcome as u8),
         Err(error) => {
             complain(format!("standard output: {error}"));
             ExitCode::from(Outcome::Bad as u8)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pingpong(options: &crate::pingpong::Options) -> ExitCode {
+    match crate::pingpong::run(options) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(format!("pingpong: {error}"));
+            error.exit_code()
         }
     }
 }
