@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and diagnostics to standard error. The exit code is 0 if all
 //! expectations held, 1 if one failed, 2 if the input was bad.
 
+mod conformance;
 mod output;
 mod scenarios;
 
@@ -40,6 +41,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     Inspect(InspectArgs),
+    /// Hold the card against the rules of RoCEv2 and print which of them are covered.
+    Conformance(conformance::ConformanceArgs),
     #[cfg(target_os = "linux")]
     Pingpong(crate::pingpong::Options),
 }
@@ -170,6 +173,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             Outcome::Held
         }
         Command::Inspect(args) => inspect(&args, &mut out),
+        Command::Conformance(args) => conformance::conformance(&args, &mut out),
         #[cfg(target_os = "linux")]
         Command::Pingpong(options) => return pingpong(&options),
     };

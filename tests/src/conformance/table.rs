@@ -45,7 +45,10 @@ fn names_and_words_are_unique() {
     let mut names = BTreeSet::new();
     let mut words = BTreeSet::new();
     for (group, rule) in all() {
-        assert!(!rule.tests.is_empty() && !rule.words.ends_with('.'), "{rule:?}");
+        assert!(
+            !rule.tests.is_empty() && !rule.words.ends_with('.'),
+            "{rule:?}"
+        );
         let (name, words_of) = ((group.name, rule.name), (group.name, rule.words));
         assert!(names.insert(name), "{name:?} twice");
         assert!(words.insert(words_of), "{words_of:?} twice");

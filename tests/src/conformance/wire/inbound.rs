@@ -1,5 +1,6 @@
 //! What is dropped at the door, and without a word (A17.3.4, A17.4.4).
 
+use super::icrc::icrc;
 use super::{BTH4, IP, UDP4, UDP6, family, word};
 use crate::bench::*;
 use crate::conformance::Rule;
@@ -205,22 +206,34 @@ fn a_frame_that_ends_too_early_is_dropped() {
 }
 
 fn a_pad_count_that_does_not_fit_is_dropped() {
-    // Three bytes of pad there; the ICRC is made right for each.
-    for pads in 0..3 {
-        let mut b = Bench::ready();
-        let mut frame =
-            softroce_sim::wire::Frame::decode(&b.frame_of(send_only(0, b"hello"))).unwrap();
-        let mut data = b"hello\0\0\0".to_vec();
-        data.truncate(8 - usize::from(pads));
-        frame.payload = data.into();
-        frame.bth = frame.bth.with_pad_count(pads);
-        frame.seal();
-        b.post_recv(1, 0, 64);
-        b.hear_frame(&frame.encode());
-        // Eight bytes without pad are as good as five with three.
-        let fits = pads == 0;
-        assert_eq!(b.says().len(), usize::from(fits), "{pads}");
-        assert_eq!(b.completed().len(), usize::from(fits), "{pads}");
+    let pads = |payload: &[u8], count: u8| {
+        let mut frame = Bench::ready().frame_of(send_only(0, payload));
+        frame[BTH4 + 1] = frame[BTH4 + 1] & !0x30 | count << 4;
+        let end = frame.len() - 4;
+        let sum = icrc(&frame);
+        frame[end..].copy_from_slice(&sum);
+        (format!("{payload:?} and {count}"), frame)
+    };
+    // More pad than there are bytes.
+    drops(false, [1, 2, 3].map(|count| pads(b"", count)));
+    // Payload and pad that do not make a multiple of four.
+    for count in [0, 1, 2] {
+        let (what, frame) = pads(b"hello", 3);
+        let mut short = frame.clone();
+        let end = frame.len() - 4;
+        short.drain(end - 3 + usize::from(count)..end);
+        for (at, less) in [(IP + 3, 3 - count), (UDP4 + 5, 3 - count)] {
+            short[at] -= less;
+        }
+        short[BTH4 + 1] = short[BTH4 + 1] & !0x30 | count << 4;
+        let end = short.len() - 4;
+        let sum = icrc(&short);
+        short[end..].copy_from_slice(&sum);
+        short[IP + 10..IP + 12].fill(0);
+        let sum: usize = (0..10).map(|n| word(&short, IP + 2 * n)).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        short[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
+        drops(false, [(what, short)]);
     }
 }
 

@@ -21,7 +21,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Id("CA17-5"),
         "IPv4: the ECN bits are 00 without congestion management",
-        [ipv4_ecn_bits_are_zero, ipv4_marks_of_the_peer_are_not_sent_back]
+        [
+            ipv4_ecn_bits_are_zero,
+            ipv4_marks_of_the_peer_are_not_sent_back
+        ]
     ),
     rule!(
         Id("CA17-6"),
