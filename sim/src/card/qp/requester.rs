@@ -358,19 +358,20 @@ impl Qp {
         }
     }
 
-    /// The clock has reached the requester's deadline.
-    pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) {
+    /// The clock has reached the requester's deadline; false if it had been moved away.
+    pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) -> bool {
         let r = &mut self.requester;
         // A pause is over even if nothing is left to send after it.
-        if r.hold_until <= now {
+        let paused = r.hold_until != Time::ZERO && r.hold_until <= now;
+        if paused {
             r.hold_until = Time::ZERO;
         }
         if r.timer > now {
-            return;
+            return paused;
         }
         r.timer = Time::NEVER;
         if !r.in_flight() {
-            return;
+            return paused;
         }
         let psn = psn_at(r.first_psn, r.una);
         self.recent.note(
@@ -383,6 +384,7 @@ impl Qp {
         self.counters.timeouts += 1;
         let lost = r.una;
         self.retry(now, lost, desk);
+        true
     }
 
     /// Goes back to `lost` if a retry is left, and fails the request it belongs to otherwise (C9-142).
