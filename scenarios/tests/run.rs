@@ -112,7 +112,9 @@ fn the_loss_cliff_follows_the_law() {
     let head = shown.lines().find(|l| l.contains("share")).unwrap();
     let columns: Vec<_> = head.split_whitespace().collect();
     let of = |name| columns.iter().position(|c| *c == name).unwrap();
-    let mut rows = shown.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let mut rows = shown
+        .lines()
+        .map(|l| l.split_whitespace().collect::<Vec<_>>());
     let cells = rows.find(|c| c.starts_with(&["h0-h1", "0.01"])).unwrap();
     let number = |name| cells[of(name)].parse::<f64>().unwrap();
     assert!(
