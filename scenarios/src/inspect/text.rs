@@ -46,8 +46,8 @@ impl Lines {
         if !std::mem::replace(&mut self.begun, true) {
             writeln!(
                 out,
-                "{:>6} {:>13}  {:width$}   {:width$}  {:28} {:8} {:>8} {} {:>5}  notes",
-                "packet", "time", "source", "destination", "opcode", "dest QP", "PSN", "A", "bytes"
+                "{:>6} {:>13}  {:width$}   {:width$}  {:28} {:8} {:>8} A {:>5}  notes",
+                "packet", "time", "source", "destination", "opcode", "dest QP", "PSN", "bytes"
             )?;
         }
         let time = p.time.map_or("-".into(), |t| format!("{t:.9}"));
