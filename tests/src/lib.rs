@@ -1,6 +1,6 @@
 //! Shared pieces of the tests in `tests/`.
 //!
-//! * [`bench`]: one card, and a peer that says exactly what the test wants it to say.
+//! * [`mod@bench`]: one card, and a peer that says exactly what the test wants it to say.
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 

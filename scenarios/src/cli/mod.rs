@@ -39,9 +39,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     Inspect(InspectArgs),
-    /// Bounce messages between two queue pairs.
-    #[command(hide = true)]
-    Pingpong,
+    #[cfg(target_os = "linux")]
+    Pingpong(crate::pingpong::Options),
 }
 
 const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";
@@ -163,13 +162,25 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             Outcome::Held
         }
         Command::Inspect(args) => inspect(&args, &mut out),
-        Command::Pingpong => bad("pingpong is not part of this build"),
+        #[cfg(target_os = "linux")]
+        Command::Pingpong(options) => return pingpong(&options),
     };
     match out.finish() {
         Ok(()) => ExitCode::from(outcome as u8),
         Err(error) => {
             complain(format!("standard output: {error}"));
             ExitCode::from(Outcome::Bad as u8)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pingpong(options: &crate::pingpong::Options) -> ExitCode {
+    match crate::pingpong::run(options) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(format!("pingpong: {error}"));
+            error.exit_code()
         }
     }
 }
@@ -193,13 +204,16 @@ fn settings(set: &[String], seed: Option<u64>) -> Vec<String> {
         .collect()
 }
 
-/// A bar for many runs, on a terminal only.
+/// Steps of the bar.
+const BAR: u64 = 1000;
+
+/// A bar for long runs, on a terminal only.
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    let bar = ProgressBar::with_draw_target(Some(BAR), ProgressDrawTarget::hidden());
     if std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::stderr());
     }
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {elapsed}") {
         bar.set_style(style);
     }
     bar
@@ -208,9 +222,9 @@ fn bar() -> ProgressBar {
 fn execute(loaded: &Loaded, options: &Options) -> Result<Report, run::RunError> {
     let bar = bar();
     bar.set_message(loaded.name.clone());
-    let report = run::run(&loaded.name, &loaded.plan, options, &|done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
+    let report = run::run(&loaded.name, &loaded.plan, options, &|done| {
+        bar.set_position((done.share * BAR as f64) as u64);
+        bar.set_message(format!("{} {}/{}", loaded.name, done.runs, done.of));
     });
     bar.finish_and_clear();
     report

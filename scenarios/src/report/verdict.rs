@@ -69,6 +69,36 @@ pub fn needs_clean_run(scenario: &Scenario) -> bool {
     })
 }
 
+/// Notes in `run` what a law predicts for the loads that an expectation lays beside one.
+pub fn predict(scenario: &Scenario, run: &mut Run) {
+    for e in &scenario.expectations {
+        for operand in e.check.operands() {
+            let Operand::Law { law, .. } = operand else {
+                continue;
+            };
+            let index = load_of(e);
+            if let Some(load) = run.traffic.get_mut(index) {
+                load.law_share = predicted(scenario, *law, index);
+            }
+        }
+    }
+}
+
+/// The load that an expectation of a goodput is about.
+fn load_of(e: &Expectation) -> usize {
+    match e.of {
+        Of::Traffic(n) => n,
+        _ => 0,
+    }
+}
+
+/// The share of the loss-free goodput that a law leaves a load.
+fn predicted(scenario: &Scenario, law: Law, load: usize) -> Option<f64> {
+    match law {
+        Law::GoBackN => Some(GoBackN::of(scenario, scenario.traffic.get(load)?)?.share()),
+    }
+}
+
 fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Judgement {
     let measured = runs.get(n).and_then(|r| r.measure(e.metric, &e.of));
     let value = |o: &Operand| evaluate(scenario, e, o, n, runs);
@@ -142,13 +172,8 @@ fn evaluate(
             Some(run.measure(*metric, of)? * times.get())
         }
         Operand::Law { law, times } => {
-            let index = match e.of {
-                Of::Traffic(n) => n,
-                _ => 0,
-            };
-            let share = match law {
-                Law::GoBackN => GoBackN::of(scenario, scenario.traffic.get(index)?)?.share(),
-            };
+            let index = load_of(e);
+            let share = predicted(scenario, *law, index)?;
             let value = match e.metric {
                 Metric::GoodputShare => share,
                 _ => {
@@ -299,12 +324,14 @@ mod tests {
                 queue_pairs: 1,
                 goodput_bps,
                 clean_goodput_bps: Some(100_000_000_000),
+                law_share: None,
                 duration_ps: 5_000_000,
                 messages: 1,
                 unfinished: 0,
                 bytes: 1 << 20,
                 completions: [(Status::Success, 1)].into(),
                 received: 0,
+                damaged: 0,
                 latency: None,
                 counts: Counts::default(),
             }],
@@ -318,6 +345,7 @@ mod tests {
                 .collect(),
             links: vec![way("h0->h1", drops), way("h1->h0", 0)],
             faults: Vec::new(),
+            captures: Vec::new(),
             expectations: Vec::new(),
             skipped: 0,
         }

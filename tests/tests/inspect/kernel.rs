@@ -22,12 +22,12 @@ fn of(case: &str) -> Inspection {
     look(&bytes_of(case))
 }
 
-/// Rules, and the packets each is found at.
-type Events = &'static [(Rule, &'static [u64])];
+/// A rule, and the packets where it is broken.
+type Expected = (Rule, &'static [u64]);
 
 /// What the description of each case that has any says was injected, as events: the rule and the
 /// packets of that view. Cases with `-responder` are seen at the other end of the wire.
-const EVENTS: &[(&str, Events)] = {
+const EVENTS: &[(&str, &[Expected])] = {
     use Rule::*;
     &[
         // The last WRITE is not answered: the connection is torn down.

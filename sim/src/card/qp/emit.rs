@@ -108,7 +108,7 @@ impl Qp {
         let Some(entry) = r.queue.entries.get(r.started).copied() else {
             return false;
         };
-        r.refresh();
+        r.refresh(&entry);
         if entry.fence && r.reads_out > 0 {
             return false;
         }

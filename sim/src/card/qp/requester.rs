@@ -154,8 +154,10 @@ impl Requester {
     /// Takes the oldest work request out of the queue.
     pub(super) fn retire(&mut self) -> Option<SendEntry> {
         let inline = self.queue.entries.get(self.head())?.inline;
-        self.chunks.tail();
-        self.chunks.retire(inline.count.into());
+        if inline.count > 0 {
+            self.chunks.tail();
+            self.chunks.retire(inline.count.into());
+        }
         let entry = self.queue.retire(|entry| entry.sges)?;
         let head = self.head();
         self.started = self.started.max(head);
@@ -194,10 +196,13 @@ impl Requester {
         }
     }
 
-    /// Takes note of elements and inline data that the program has queued by now.
-    pub(super) fn refresh(&mut self) {
+    /// Takes note of the elements and inline data that the program has queued with an entry.
+    #[inline]
+    pub(super) fn refresh(&mut self, entry: &SendEntry) {
         self.queue.sges.tail();
-        self.chunks.tail();
+        if entry.inline.count > 0 {
+            self.chunks.tail();
+        }
     }
 
     #[inline]
