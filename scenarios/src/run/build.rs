@@ -1,7 +1,7 @@
 //! From a scenario to a network of cards with its faults and loads.
 
 use super::RunError;
-use super::watch::Watch;
+use super::watch::{Recording, Watch};
 use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
 use crate::format::fault;
@@ -48,7 +48,7 @@ pub(super) const fn channel(way: WayId) -> ChannelId {
 }
 
 /// Hosts, switches and links of a scenario, in its order.
-pub(super) fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
+fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
     let network = &scenario.network;
     let mut topology = Topology::new();
     for host in &network.hosts {
@@ -88,12 +88,10 @@ fn link_local(host: &HostNode) -> Ipv6Addr {
     Ipv6Addr::from((0xfe80 << 112) | u128::from(id))
 }
 
-/// Builds the network of a scenario, with `watch` as its observer.
-pub(super) fn build(
-    scenario: &Scenario,
-    topology: &Topology,
-    watch: Watch,
-) -> Result<Built, RunError> {
+/// Builds the network of a scenario, where `recordings` are made.
+pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Built, RunError> {
+    let topology = topology(scenario)?;
+    let watch = Watch::new(&topology, recordings)?;
     let routes = RouteTable::new();
     let config = Config {
         seed: scenario.seed,
@@ -113,7 +111,7 @@ pub(super) fn build(
         })?);
     }
     let mut machines = machines.into_iter();
-    let mut network = Network::new(topology, config, watch, |_, _| {
+    let mut network = Network::new(&topology, config, watch, |_, _| {
         machines.next().expect("a machine for each host")
     })?;
     let mut flows = Vec::new();
@@ -121,6 +119,7 @@ pub(super) fn build(
         flows.push(connect(&mut network, scenario, load)?);
     }
     let faults = inject(&mut network, scenario, &flows)?;
+    network.observer_mut().know(&faults);
     Ok(Built {
         network,
         flows,

@@ -52,7 +52,7 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
     }
 }
 
-fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficReport {
+pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficReport {
     let load = &scenario.traffic[n];
     let network = &built.network;
     let flows = built.flows.get(n).map_or(&[][..], Vec::as_slice);
@@ -106,7 +106,7 @@ fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficReport {
 }
 
 /// Bits per second, rounded down; 0 if it took no time.
-fn goodput(bytes: u64, time: Span) -> u64 {
+pub(super) fn goodput(bytes: u64, time: Span) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000_000;
     let rate = bits.checked_div(u128::from(time.as_ps()));
     u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)

@@ -18,10 +18,12 @@ mod watch;
 use crate::format::{Plan, Point, Scenario};
 use crate::report::{CaptureReport, Ended, Report, Run, verdict};
 use softroce_sim::card::CreateError;
+use softroce_sim::fabric::Network;
 use softroce_sim::fabric::TopologyError;
 use softroce_sim::fabric::faults::FaultError;
 use softroce_sim::fabric::machine::{FlowError, Machine};
-use softroce_sim::time::Time;
+use softroce_sim::time::{Span, Time};
+use std::cmp::Reverse;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -113,38 +115,56 @@ pub fn run(
     let mut jobs = Vec::new();
     for (n, point) in plan.points.iter().enumerate() {
         let place = (plan.points.len() > 1).then_some((n, plan.points.len()));
-        jobs.push((
-            point,
-            recordings::of(name, &point.scenario, place, options)?,
-        ));
+        let recordings = recordings::of(name, &point.scenario, place, options)?;
+        jobs.push(Job::Point(point, recordings));
     }
-    jobs.extend(twins.runs.iter().map(|twin| (twin, Vec::new())));
-    let mut runs = all(&jobs, options.threads, progress)?;
-    let clean = runs.split_off(plan.points.len());
-    for (n, run) in runs.iter_mut().enumerate() {
-        let scenario = &plan.points[n].scenario;
-        if verdict::needs_clean_run(scenario) {
-            // Without faults and loss a run is its own twin.
-            let bps: Vec<u64> = twins.by_point[n]
-                .map_or(&*run, |twin| &clean[twin])
-                .traffic
-                .iter()
-                .map(|load| load.goodput_bps)
-                .collect();
-            for (load, bps) in run.traffic.iter_mut().zip(bps) {
-                load.clean_goodput_bps = Some(bps);
+    jobs.extend(twins.scenarios.iter().map(Job::Twin));
+    let (mut runs, mut clean) = (Vec::new(), Vec::new());
+    for result in all(&jobs, options.threads, progress)? {
+        match result {
+            Outcome::Run(run) => runs.push(*run),
+            Outcome::Clean(goodput) => clean.push(goodput),
+        }
+    }
+    if twins::asked(plan) {
+        for (run, twin) in runs.iter_mut().zip(&twins.by_point) {
+            for (n, load) in run.traffic.iter_mut().enumerate() {
+                // Without faults and loss a run is its own twin.
+                let twin = twin.map(|twin| clean[twin][n]);
+                load.clean_goodput_bps = twin.or(Some(load.goodput_bps));
             }
         }
-        verdict::predict(scenario, run);
     }
     Ok(verdict::report(name, plan, runs))
 }
 
-/// What is run, and what is recorded of it.
-type Job<'a> = (&'a Point, Vec<Recording>);
+/// Something to run.
+enum Job<'a> {
+    /// A point of the plan, and what is recorded of it.
+    Point(&'a Point, Vec<Recording>),
+    /// A scenario without loss, for its goodput.
+    Twin(&'a Scenario),
+}
+
+impl Job<'_> {
+    /// How far it goes at most. A twin with endless loads ends long before.
+    fn stop(&self) -> Span {
+        match self {
+            Job::Point(point, _) => point.scenario.stop,
+            Job::Twin(_) => Span::ZERO,
+        }
+    }
+}
+
+/// What came out of a job.
+enum Outcome {
+    Run(Box<Run>),
+    /// Goodput of each load, in bits per second.
+    Clean(Vec<u64>),
+}
 
 /// Runs all jobs on `threads` threads and gives what came out in their order.
-fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<Run>, RunError> {
+fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<Outcome>, RunError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         n => n,
@@ -155,31 +175,35 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<R
         of: jobs.len(),
         progress,
     };
+    // The longest first, so that none of them is left alone at the end.
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|&n| Reverse(jobs[n].stop()));
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let results: Vec<Mutex<Option<Result<Run, RunError>>>> =
+    let results: Vec<Mutex<Option<Result<Outcome, RunError>>>> =
         jobs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads.min(jobs.len()) {
             scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((point, recordings)) = jobs.get(n) else {
-                        return;
+                while let Some((job, slot)) = {
+                    let n = order.get(next.fetch_add(1, Ordering::Relaxed));
+                    n.map(|&n| (&jobs[n], &results[n]))
+                } && !failed.load(Ordering::Relaxed)
+                {
+                    let part = meter.part();
+                    let result = match job {
+                        Job::Point(point, recordings) => point_run(point, recordings, part),
+                        Job::Twin(scenario) => twins::run(scenario, part).map(Outcome::Clean),
                     };
-                    if failed.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let result = one(point, recordings, &meter);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                    if let Ok(mut slot) = results[n].lock() {
+                    if let Ok(mut slot) = slot.lock() {
                         *slot = Some(result);
                     }
                 }
             });
         }
     });
-    // Jobs are begun in order, so that those left out after a failure lie behind one that has failed.
+    // Jobs are left out only after a failure, which then is what comes out.
     results
         .into_iter()
         .filter_map(|slot| slot.into_inner().ok().flatten())
@@ -199,6 +223,13 @@ struct Meter<'a> {
 const PARTS: u64 = 1000;
 
 impl Meter<'_> {
+    fn part(&self) -> Part<'_> {
+        Part {
+            meter: self,
+            told: 0,
+        }
+    }
+
     fn tell(&self) {
         let parts = self.parts.load(Ordering::Relaxed);
         (self.progress)(Done {
@@ -209,63 +240,81 @@ impl Meter<'_> {
     }
 }
 
-/// Events between two looks at how far a run is: a fraction of a second.
-const BATCH: u64 = 1 << 20;
+/// One run's part of the progress; when it is gone, the run has ended.
+struct Part<'a> {
+    meter: &'a Meter<'a>,
+    told: u64,
+}
 
-fn one(point: &Point, recordings: &[Recording], meter: &Meter<'_>) -> Result<Run, RunError> {
+impl Part<'_> {
+    /// The run has come so far of `stop`.
+    fn at(&mut self, now: Time, stop: Span) {
+        let parts = u128::from(now.as_ps()) * u128::from(PARTS) / u128::from(stop.as_ps().max(1));
+        let parts = u64::try_from(parts).map_or(PARTS, |parts| parts.min(PARTS));
+        self.meter
+            .parts
+            .fetch_add(parts - self.told, Ordering::Relaxed);
+        self.told = parts;
+        self.meter.tell();
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.meter.runs.fetch_add(1, Ordering::Relaxed);
+        self.meter
+            .parts
+            .fetch_add(PARTS - self.told, Ordering::Relaxed);
+        self.meter.tell();
+    }
+}
+
+fn point_run(
+    point: &Point,
+    recordings: &[Recording],
+    mut part: Part<'_>,
+) -> Result<Outcome, RunError> {
     let scenario = &point.scenario;
-    let topology = build::topology(scenario)?;
-    let watch = Watch::new(&topology, recordings)?;
-    let mut built = build::build(scenario, &topology, watch)?;
-    built.network.observer_mut().know(&built.faults);
-    let mut told = 0;
-    let ended = go(&mut built.network, scenario, |parts| {
-        meter.parts.fetch_add(parts - told, Ordering::Relaxed);
-        told = parts;
-        meter.tell();
-    });
+    let mut built = build::build(scenario, recordings)?;
+    let stop = Time::ZERO + scenario.stop;
+    let ended = go(&mut built.network, scenario, stop, &mut part);
     let mut run = measure::run(point, &built, ended);
-    meter.runs.fetch_add(1, Ordering::Relaxed);
-    meter.parts.fetch_add(PARTS - told, Ordering::Relaxed);
-    meter.tell();
     let (watch, _) = built.network.into_parts();
     for (recording, frames) in watch.finish()? {
         let network = &scenario.network;
+        let links = recording.ways.iter().map(|&w| network.way_name(w));
         run.captures.push(CaptureReport {
+            links: links.collect(),
             file: recording.file,
-            links: recording
-                .ways
-                .iter()
-                .map(|&w| network.way_name(w))
-                .collect(),
             frames,
         });
     }
-    Ok(run)
+    Ok(Outcome::Run(Box::new(run)))
 }
 
-/// Runs a network to its end; `tell` is told now and then how many of [`PARTS`] are done.
+/// Events between two looks at how far a run is: a fraction of a second.
+const BATCH: u64 = 1 << 20;
+
+/// Runs a network until `until`, which then is the present unless it ends before.
 fn go(
-    network: &mut softroce_sim::fabric::Network<Machine, Watch>,
+    network: &mut Network<Machine, Watch>,
     scenario: &Scenario,
-    mut tell: impl FnMut(u64),
+    until: Time,
+    part: &mut Part<'_>,
 ) -> Ended {
-    let stop = Time::ZERO + scenario.stop;
     loop {
         let left = scenario.event_limit.saturating_sub(network.event_count());
         let most = left.min(BATCH);
-        let handled = network.run_events(stop, most);
+        let handled = network.run_events(until, most);
         match network.next_event() {
             None => return Ended::Dry,
-            Some(_) if handled == left => return Ended::EventLimit,
-            Some(_) if handled < most => {
-                network.run_until(stop);
+            Some(at) if at > until => {
+                network.run_until(until);
                 return Ended::Stop;
             }
+            Some(_) if handled == left => return Ended::EventLimit,
             Some(_) => {}
         }
-        let done = u128::from(network.now().as_ps()) * u128::from(PARTS);
-        let done = done / u128::from(stop.as_ps().max(1));
-        tell(u64::try_from(done).map_or(PARTS, |done| done.min(PARTS)));
+        part.at(network.now(), scenario.stop);
     }
 }

@@ -248,8 +248,9 @@ impl Card {
         outcome
     }
 
-    /// Looks after deadlines that have come. Calling it early does no harm.
-    pub fn advance(&mut self, now: Time) {
+    /// Looks after deadlines that have come; false if there are none. Calling it early does no harm.
+    pub fn advance(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some(&Reverse((at, index))) = self.timers.peek() {
             if at > now {
                 break;
@@ -261,10 +262,11 @@ impl Card {
             };
             // Its entries come up in the order of their times.
             if qp.armed.pop().is_some() {
-                qp.requester_timeout(now, &mut self.desk);
+                any |= qp.requester_timeout(now, &mut self.desk);
                 self.after(index);
             }
         }
+        any
     }
 
     /// The next packet whose priority is in `ready`.

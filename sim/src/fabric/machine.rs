@@ -451,11 +451,14 @@ impl Machine {
         }
     }
 
-    fn start_what_is_due(&mut self, now: Time) {
+    /// Starts flows and receivers whose time has come; false if there are none.
+    fn start_what_is_due(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some(&Reverse((at, start))) = self.starts.peek()
             && at <= now
         {
             self.starts.pop();
+            any = true;
             match start {
                 Start::Flow(i) => {
                     if self.flows[i].post(now) {
@@ -465,6 +468,7 @@ impl Machine {
                 Start::Receiver(i) => self.receivers[i].fill(),
             }
         }
+        any
     }
 }
 
@@ -590,10 +594,11 @@ impl Host for Machine {
         self.poll(now);
     }
 
-    fn advance<E: Env>(&mut self, now: Time, _env: &mut E) {
-        self.card.advance(now);
-        self.start_what_is_due(now);
+    fn advance<E: Env>(&mut self, now: Time, _env: &mut E) -> bool {
+        let acted = self.card.advance(now);
+        let started = self.start_what_is_due(now);
         self.poll(now);
+        acted || started
     }
 
     #[inline]

@@ -80,10 +80,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         let station = &mut self.hosts[host as usize];
         station.timers.pop();
         let now = self.medium.clock;
-        let due = station.host.next_timeout() <= now;
-        if due {
-            station.host.advance(now, &mut self.medium.desk(host));
-        }
+        // Even then the host may find that its deadline has moved on.
+        let due = station.host.next_timeout() <= now
+            && station.host.advance(now, &mut self.medium.desk(host));
         self.settle(host);
         due
     }
