@@ -2,9 +2,11 @@
 //!
 //! * [`mod@bench`]: one card, and a peer that says exactly what the test wants it to say.
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
+//! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
 pub mod pair;
 pub mod peers;
+pub mod replay;
 pub mod tshark;

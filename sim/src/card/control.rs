@@ -13,7 +13,7 @@ use crate::memory::{
     WindowError, WindowType,
 };
 use crate::time::Time;
-use crate::wire::{Gid, QpNumber, RemoteKey, Route};
+use crate::wire::{Gid, QpNumber, RemoteKey, Route, source_port};
 
 /// The most entries of a completion queue (ConnectX: 4,194,303).
 pub const MAX_CQE: u32 = (1 << 22) - 1;
@@ -503,17 +503,13 @@ impl Card {
         if address.dgid.ipv4().is_some() != config.gid.ipv4().is_some() {
             return Err(ModifyError::Unreachable(address.dgid));
         }
-        // Constant per connection, different between connections (A17.3.2.1): the dynamic range, chosen
-        // by a fold of the two numbers as Linux does.
-        let fold = u64::from(number.get()) * u64::from(dest.get());
-        let fold = fold ^ fold >> 20 ^ fold >> 40;
         let route = Route {
             encapsulation: config.encapsulation,
             src_mac: config.mac,
             dst_mac: address.dmac,
             src: config.gid,
             dst: address.dgid,
-            udp_src: address.udp_src.unwrap_or(0xc000 | (fold & 0x3fff) as u16),
+            udp_src: address.udp_src.unwrap_or_else(|| source_port(number, dest)),
             vlan: address.vlan,
             dscp: address.traffic_class >> 2,
             hop_limit: address.hop_limit,
@@ -525,6 +521,7 @@ impl Card {
             own: config.gid,
             peer: address.dgid,
             hop_limit: address.hop_limit,
+            mig_req: config.profile.mig_req,
             priority: address.sl,
             response_priority: config.ack_priority.unwrap_or(address.sl),
         })

@@ -9,6 +9,7 @@
 //! | [`work`] | work requests and completions |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
+//! | [`profile`] | how a spec-exact card and Linux' driver differ |
 //! | [`mod@env`] | what a card asks of its driver |
 //! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
 //! | [`codes`] | encoded times and credits |
@@ -28,6 +29,7 @@ mod control;
 pub mod counters;
 mod engine;
 pub mod env;
+pub mod profile;
 pub mod qp;
 pub mod queue;
 pub mod recent;
@@ -39,6 +41,7 @@ pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
+pub use profile::Profile;
 pub use qp::State;
 pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
 pub use recent::{Rare, Recent};

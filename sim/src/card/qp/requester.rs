@@ -62,6 +62,8 @@ pub(crate) struct Requester {
     pub(super) timer: Time,
     /// Packets since one asked for an acknowledgement.
     pub(super) since_ack_req: u32,
+    /// It went back for a NAK, and nothing has been acknowledged in so many words since.
+    pub(super) resending: bool,
     /// A missing READ response was acted on and nothing has moved since.
     pub(super) implied_nak: bool,
     /// Index of the last work request that the peer's credits let start, if it limits them.
@@ -102,6 +104,7 @@ impl Requester {
             hold_until: Time::ZERO,
             timer: Time::NEVER,
             since_ack_req: 0,
+            resending: false,
             implied_nak: false,
             credit_limit: u64::MAX,
             base: 0,
@@ -127,6 +130,7 @@ impl Requester {
         self.timer = Time::NEVER;
         self.reads_out = 0;
         self.failure = None;
+        self.resending = false;
         self.implied_nak = false;
         self.drain_event = false;
         self.since_ack_req = 0;
@@ -342,7 +346,7 @@ impl Qp {
     pub(super) fn fail_oldest(&mut self, now: Time, status: Status, desk: &mut Desk) {
         let reliable = self.init.qp_type == QpType::Rc;
         if let Some(entry) = self.requester.retire() {
-            let c = self.send_completion(&entry, status, 0);
+            let c = self.send_completion(&entry, status, 0, desk);
             self.set_state(now, if reliable { State::Error } else { State::Sqe });
             self.complete(now, self.init.send_cq, c, false, desk);
         }
@@ -408,7 +412,7 @@ impl Qp {
 pub(super) fn packet(path: &Path, priority: u8, bth: Bth) -> Packet {
     Packet {
         ext: Ext::None,
-        bth,
+        bth: bth.with_mig_req(path.mig_req),
         route: path.route,
         payload: Payload::EMPTY,
         frame_len: 0,

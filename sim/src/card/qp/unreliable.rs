@@ -35,10 +35,14 @@ impl Qp {
         let position = position_of(r.first_psn, packet.bth.psn(), r.expected).max(0) as u64;
         if position != r.expected {
             self.counters.out_of_sequence += 1;
-            r.message = None;
+            r.broken |= r.message.take().is_some();
         }
         if opcode.begins_message() {
-            r.message = None;
+            let broken = r.message.take().is_some() | std::mem::take(&mut r.broken);
+            if broken && desk.config.profile.broken_message_costs_next {
+                r.expected = position + 1;
+                return Err(Refusal::OutOfSequence);
+            }
         } else if r.message.is_none() {
             r.expected = position + 1;
             return Err(Refusal::OutOfSequence);
