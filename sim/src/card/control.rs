@@ -1,12 +1,12 @@
 //! Making and changing what a card has: completion queues, queue pairs, regions.
 
+use super::program::{
+    CHUNK, CompletionQueue, QueuePair, SharedReceiveQueue, SharedState, work_queue,
+};
 use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
 use super::qp::{Path, Qp, Srq, State};
 use super::queue::ring;
-use super::work::{
-    AddressHandle, CHUNK, CompletionQueue, CqId, MAX_INLINE, QueuePair, SharedReceiveQueue,
-    SharedState, SrqId, work_queue,
-};
+use super::work::{AddressHandle, CqId, MAX_INLINE, SrqId};
 use super::{Card, Cq, Notify};
 use crate::memory::{
     Access, Binding, LocalKey, MemoryRegion, Pd, RegisterError, Reregistration, Storage,

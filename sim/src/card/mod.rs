@@ -6,7 +6,7 @@
 //! | `control` | making and changing queue pairs, completion queues, regions |
 //! | [`qp`] | a queue pair: requester, completer, responder |
 //! | [`queue`] | the rings between a program and its card |
-//! | [`work`] | work requests and completions |
+//! | [`work`], [`program`] | work requests and completions, and the handles a program has |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
 //! | [`env`] | what a card asks of its driver |
@@ -28,6 +28,7 @@ mod control;
 pub mod counters;
 mod engine;
 pub mod env;
+pub mod program;
 pub mod qp;
 pub mod queue;
 pub mod recent;
@@ -39,13 +40,13 @@ pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
+pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::State;
 pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
 pub use recent::{Rare, Recent};
 pub use work::{
-    AddressHandle, Completion, CompletionKind, CompletionQueue, CqId, Datagram, MAX_INLINE,
-    MAX_MESSAGE_LEN, PostError, QueuePair, RecvRequest, Remote, SendRequest, Sge,
-    SharedReceiveQueue, SrqId, Status, Work,
+    AddressHandle, Completion, CompletionKind, CqId, Datagram, MAX_INLINE, MAX_MESSAGE_LEN,
+    PostError, RecvRequest, Remote, SendRequest, Sge, SrqId, Status, Work,
 };
 
 use crate::wire::QpNumber;

@@ -26,11 +26,11 @@ mod unreliable;
 
 use super::config::CardConfig;
 use super::counters::Counters;
+use super::program::{Chunk, SharedState, WorkReader};
 use super::queue::Reader;
 use super::recent::{Rare, Recent};
 use super::work::{
-    Chunk, Completion, CompletionKind, CqId, RecvEntry, SendEntry, Sge, SharedState, SrqId, Status,
-    Work, WorkReader,
+    Completion, CompletionKind, CqId, RecvEntry, SendEntry, Sge, SrqId, Status, Work,
 };
 use super::{AsyncEvent, Cq};
 use crate::memory::{Access, Memory, Pd};
