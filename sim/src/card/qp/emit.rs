@@ -109,8 +109,16 @@ impl Qp {
             return false;
         };
         r.refresh();
-        if entry.fence && r.reads_out > 0 {
-            return false;
+        if entry.fence {
+            // A fenced invalidation waits for everything before it (10.6.5.1): the peer may be using the
+            // key on behalf of any of that. Others wait for READs and atomics (10.8.3.3).
+            let waits = match entry.work {
+                Work::LocalInvalidate(_) => r.head() < r.started,
+                _ => r.reads_out > 0,
+            };
+            if waits {
+                return false;
+            }
         }
         if entry.work.takes_receive() && r.started > r.credit_limit {
             return false;
