@@ -184,7 +184,7 @@ impl Qp {
         }
         // Where the answer goes is looked at before the peer has done its part.
         if entry.work.takes_resource() && !entry.work.sends_data() {
-            for sge in self.requester.elements(entry) {
+            for sge in self.requester.elements(entry).filter(|sge| sge.len > 0) {
                 desk.memory
                     .local(sge.lkey, pd, sge.addr, sge.len.into(), Access::LOCAL_WRITE)
                     .map_err(|_| Status::LocalProtectionError)?;
