@@ -164,6 +164,7 @@ impl Card {
             return Err(Refusal::Malformed);
         }
         if packet.bth.dest_qp() == QpNumber::MULTICAST {
+            // To a group of this card's, which is looked for by its address.
             return self.dispatch_multicast(now, packet, route, env);
         }
         let index = self
@@ -219,7 +220,9 @@ impl Card {
                     && route.dst == path.own
                     && route.encapsulation == config.encapsulation
             }
-            None => route.dst == config.gid || route.dst.is_multicast(),
+            // What is sent to a group names no queue pair of its own, and has been looked for by group.
+            None if packet.bth.dest_qp() == QpNumber::MULTICAST => true,
+            None => route.dst == config.gid,
         };
         if !addressed {
             return Err(Refusal::WrongAddress);
