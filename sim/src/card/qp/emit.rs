@@ -10,10 +10,12 @@ use crate::time::Time;
 use crate::wire::{AtomicEth, Bth, Deth, Ext, Opcode, Packet, Payload, Reth};
 
 impl Qp {
-    /// The next request packet, if one can be sent now.
+    /// The next request packet, if one can be sent now, in `priority`. One of another priority stays where
+    /// it is: its port may be paused.
     pub(crate) fn next_request<E: Env>(
         &mut self,
         now: Time,
+        priority: u8,
         desk: &mut Desk,
         env: &mut E,
     ) -> Option<Packet> {
@@ -34,7 +36,7 @@ impl Qp {
                 break;
             }
         }
-        let path = self.next_path(desk)?;
+        let path = self.next_path(desk).filter(|p| p.priority == priority)?;
         let r = &self.requester;
         let entry = *r.queue.entries.peek(r.cursor_request)?;
         let flight = r.flight(r.cursor_request);

@@ -47,7 +47,6 @@ impl Qp {
             r.expected += 1;
             return Err(Refusal::OutOfSequence);
         }
-        r.expected = position;
         let outcome = self.execute_message(packet, desk, env);
         self.responder.expected += 1;
         match outcome {
@@ -90,7 +89,8 @@ impl Qp {
         ) {
             return Err(Refusal::WrongState);
         }
-        let Some(deth) = packet.ext.deth() else {
+        let (Operation::Send, Some(deth)) = (packet.bth.opcode().operation(), packet.ext.deth())
+        else {
             return Err(Refusal::Malformed);
         };
         if deth.qkey != self.qkey {
