@@ -89,6 +89,8 @@ pub(crate) struct Cq {
     armed: Option<Notify>,
     /// Queue pairs that complete into it.
     pub(crate) users: u32,
+    /// Nobody uses it any more; its name is not given out again.
+    pub(crate) destroyed: bool,
 }
 
 impl Cq {
