@@ -162,7 +162,7 @@ impl QueuePair {
         } else {
             0
         };
-        if data.len() > limit {
+        if data.len() > limit || (request.inline.is_some() && !request.work.sends_data()) {
             return Err(PostError::Inline {
                 len: data.len(),
                 limit,
