@@ -12,9 +12,12 @@ use std::collections::VecDeque;
 pub struct GoBackN {
     /// Share of data packets lost.
     pub forward: f64,
+    /// Share of packets lost that are sent again because of a loss. At random it is that of all data
+    /// packets; where every n-th is lost, the retransmission is not the n-th.
+    pub again: f64,
     /// Share of NAKs lost.
     pub backward: f64,
-    /// Packets sent from the loss of one until it is sent again.
+    /// Packets sent from the one that is lost, which counts, until it is sent again.
     pub window: f64,
     /// The ACK timeout in packets; infinite if there is none.
     pub timeout: f64,
@@ -27,7 +30,7 @@ impl GoBackN {
     /// time, or the NAK is, nothing tells the requester and it waits for its timer.
     pub fn share(&self) -> f64 {
         let (p, q) = (self.forward, self.backward);
-        let silent = p * (p + q);
+        let silent = p * (self.again + q);
         let waiting = if silent == 0.0 {
             0.0
         } else {
@@ -66,10 +69,13 @@ impl GoBackN {
         let each = wire as f64 * 8e12 / slowest as f64;
         let packets = traffic.size.0.div_ceil(u64::from(card.mtu)).max(1);
         let outstanding = packets as f64 * f64::from(traffic.depth);
+        let data = [PacketClass::Data, PacketClass::Request];
         Some(GoBackN {
-            forward: lost(scenario, &there, &[PacketClass::Data, PacketClass::Request]),
-            backward: lost(scenario, &back, &[PacketClass::Ack, PacketClass::Nak]),
-            window: (reaction / each).min(outstanding),
+            forward: lost(scenario, &there, &data, rate),
+            again: lost(scenario, &there, &data, rate_again),
+            backward: lost(scenario, &back, &[PacketClass::Ack, PacketClass::Nak], rate),
+            // A packet that is under way when the NAK comes is sent to its end.
+            window: (1.0 + reaction / each).ceil().min(outstanding),
             timeout: card
                 .ack_timeout()
                 .map_or(f64::INFINITY, |t| t.as_ps() as f64 / each),
@@ -127,8 +133,13 @@ fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Vec<WayId>> {
     Some(ways)
 }
 
-/// The share of packets of these classes that is lost along `ways`.
-fn lost(scenario: &Scenario, ways: &[WayId], classes: &[PacketClass]) -> f64 {
+/// The share of packets of these classes that is lost along `ways`, where a fault picks them at `rate`.
+fn lost(
+    scenario: &Scenario,
+    ways: &[WayId],
+    classes: &[PacketClass],
+    rate: fn(&Pick) -> f64,
+) -> f64 {
     let mut kept = 1.0;
     for way in ways {
         kept *= 1.0 - scenario.network.links[way.link].loss[way.way].get();
@@ -169,6 +180,14 @@ fn rate(pick: &Pick) -> f64 {
     }
 }
 
+/// The share of retransmissions that a fault picks.
+fn rate_again(pick: &Pick) -> f64 {
+    match pick {
+        Pick::Every { every, .. } if *every > 1 => 0.0,
+        other => rate(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +201,7 @@ mod tests {
     fn the_share_is_that_of_the_worked_examples() {
         let law = |p, t| GoBackN {
             forward: p,
+            again: p,
             backward: 0.0,
             window: 150.0,
             timeout: t,
@@ -204,13 +224,20 @@ mod tests {
             let scenario = &point.scenario;
             let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
             assert!((145.0..155.0).contains(&law.window), "{law:?}");
-            let p = scenario.faults[0].pick.clone();
-            assert!(matches!(p, Pick::Loss(p) if (p.get() - law.forward).abs() < 1e-12));
+            let Pick::Loss(p) = scenario.faults[0].pick else {
+                panic!("no random loss");
+            };
+            let on = |way| scenario.faults[0].ways.iter().any(|w| w.way == way);
+            for (way, share) in [(0, law.forward), (1, law.backward)] {
+                let p = if on(way) { p.get() } else { 0.0 };
+                assert!((p - share).abs() < 1e-12, "{law:?}");
+            }
+            assert_eq!(law.again, law.forward);
         }
         let plan = library::find("livelock").unwrap().file().plan(&[]).unwrap();
         let scenario = &plan.points[1].scenario;
         let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
         assert!((law.forward - 1.0 / 256.0).abs() < 1e-12);
-        assert_eq!(law.backward, 0.0);
+        assert_eq!((law.again, law.backward), (0.0, 0.0));
     }
 }

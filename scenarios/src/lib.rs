@@ -10,6 +10,7 @@
 //! | [`metric`] | what a run measures, by name |
 //! | [`law`] | formulas to compare with |
 //! | [`inspect`] | captures from any card |
+//! | `pingpong` | a first conversation between two processes (Linux) |
 //! | [`units`] | quantities with units |
 
 pub mod cli;
@@ -18,6 +19,8 @@ pub mod inspect;
 pub mod law;
 pub mod library;
 pub mod metric;
+#[cfg(target_os = "linux")]
+pub mod pingpong;
 pub mod report;
 pub mod run;
 pub mod units;

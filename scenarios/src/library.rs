@@ -20,7 +20,7 @@ macro_rules! library {
     };
 }
 
-library!["livelock", "loss-cliff", "two-hosts"];
+library!["livelock", "loss-cliff", "loss-reaction", "two-hosts"];
 
 /// The scenario called `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {

@@ -73,7 +73,7 @@ metrics! {
     Goodput = "goodput", Rate, Traffic,
         "Payload of the messages that completed with success, over the time from the start of the load to its last completion (or to the end of the run, if messages were left).";
     GoodputShare = "goodput-share", Ratio, Traffic,
-        "Goodput over that of the same scenario without faults and without loss, which is run for it.";
+        "Goodput over that of the same scenario without faults and without loss, which is run for it (until its goodput has settled, if its loads go on to the end of the run).";
     Duration = "duration", Span, Traffic,
         "From the start of the load to its last completion.";
     Messages = "messages", Count, Traffic,

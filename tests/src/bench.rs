@@ -385,14 +385,14 @@ impl Bench {
     }
 
     /// The next packet the card sends.
-    pub fn next(&mut self) -> Option<Packet> {
+    pub fn pull(&mut self) -> Option<Packet> {
         self.card
             .next_packet(self.now, PriorityMask::ALL, &mut self.env)
     }
 
     /// The packets the card has to send now.
     pub fn packets(&mut self) -> Vec<Packet> {
-        std::iter::from_fn(|| self.next()).collect()
+        std::iter::from_fn(|| self.pull()).collect()
     }
 
     /// The packets the card has to send now, in words: opcode, number, what matters beside it. A `?`

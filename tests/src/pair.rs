@@ -11,7 +11,8 @@ use crate::bench::{Staging, all_rights};
 use model::{End, Op};
 use softroce_sim::card::{
     AddressVector, Card, CardConfig, Completion, CompletionQueue, Env, Mtu, PriorityMask,
-    QpAttributes, QpInit, QpType, RecvRequest, SendRequest, State, Status, Timing, recovery,
+    QpAttributes, QpInit, QpType, RecvRequest, SendRequest, State, Status, Timing, profile,
+    recovery,
 };
 use softroce_sim::random::Stream;
 use softroce_sim::time::{Span, Time};
@@ -124,6 +125,9 @@ impl World {
             let mut config = CardConfig::new(format!("card {side}"), gid(side), mac(side));
             config.ack_every = 1 + setup.below(8) as u32;
             config.credits = setup.below(2) == 0;
+            if setup.below(4) == 0 {
+                config.profile = profile::RXE.clone();
+            }
             if plan.go_back_0 {
                 config.recovery = recovery::GO_BACK_0;
             }

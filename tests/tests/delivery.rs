@@ -1,7 +1,8 @@
 //! Whatever the network does, each request takes effect exactly once and in order, or the connection
 //! fails and a prefix took effect. See [`softroce_tests::pair`] for what is checked.
 //!
-//! A plan that fails is shrunk, printed, and kept in `regressions/`. To run one again by hand, set
+//! A plan that fails is shrunk, printed, and kept beside this file in `delivery.regressions`. To run
+//! one again by hand, set
 //! `SOFTROCE_SEED` to its seed: [`a_plan_by_hand`] runs everything that can be drawn from it.
 
 use proptest::prelude::*;

@@ -75,7 +75,7 @@ fn a_message_of_several_packets_lands_in_order_across_the_psn_wrap() {
         assert_eq!(b.says(), [""; 0], "no AckReq, no ACK");
         assert!(b.completed().is_empty());
         b.hear(send(Opcode::RC_SEND_LAST, 2, &data[2048..]).ask());
-        let answer = b.next().unwrap();
+        let answer = b.pull().unwrap();
         assert_eq!(answer.bth.psn().get(), (rq_psn + 2) & 0xff_ffff);
         assert_eq!(b.describe(&answer), "ACK 2 msn 1");
         assert_eq!(b.memory(50, data.len()), data);
@@ -165,10 +165,10 @@ fn a_duplicate_is_up_to_2_to_the_23_behind() {
         assert_eq!(b.says(), ["ACK 0 msn 1"]);
         // 2^31 bytes at MTU 256 are 2^23 packets.
         b.hear(read(1, from, 1 << 31));
-        assert!(b.next().is_some());
+        assert!(b.pull().is_some());
         b.hear(read(1, from, 1 << 31));
         assert_eq!(b.refused(Refusal::Duplicate), 1);
-        let again = b.next().unwrap();
+        let again = b.pull().unwrap();
         assert_eq!(b.describe(&again), "RDMA Read Response First 1 [256]");
         // One further behind is as far ahead: a gap.
         b.hear(write_only(0, b.remote(0), b"x"));
@@ -218,7 +218,7 @@ fn an_ack_that_is_not_pulled_grows() {
 }
 
 fn credits(b: &mut Bench) -> u8 {
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     p.ext.aeth().unwrap().syndrome.0
 }
 
@@ -400,7 +400,7 @@ fn a_length_of_2_to_the_31_is_taken_and_one_byte_more_is_not() {
                 Some(code) => refuses(b, vec![], request, code),
                 None => {
                     b.hear(request);
-                    let answer = b.next().unwrap();
+                    let answer = b.pull().unwrap();
                     let expected = if reads {
                         "RDMA Read Response First 0 [4096]"
                     } else {
@@ -651,7 +651,7 @@ fn a_region_that_goes_away_ends_the_read_from_it_with_a_nak() {
     let (_, at) = region(&mut b, all_rights());
     b.hear(write_only(0, b.remote(0), b"x"));
     b.hear(read(1, at, 3000));
-    let first: Vec<_> = (0..2).map(|_| b.next().unwrap()).collect();
+    let first: Vec<_> = (0..2).map(|_| b.pull().unwrap()).collect();
     assert_eq!(b.describe(&first[1]), "RDMA Read Response First 1 [1024]");
     b.card
         .deregister(softroce_sim::memory::LocalKey(at.rkey.0))
@@ -853,11 +853,11 @@ fn a_read_is_answered_in_packets_of_the_path_mtu() {
 fn a_read_asked_again_is_read_again() {
     let mut b = Bench::ready();
     b.hear(read(0, b.remote(0), 4));
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.bytes(&p), [0; 4]);
     b.buffer.write_at(0, b"new!");
     b.hear(read(0, b.remote(0), 4));
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.bytes(&p), b"new!");
     assert_eq!(b.card.counters().duplicate_requests, 1);
     // The rest of a longer one, from where the peer lost it; as in loss_read_resp_last.
@@ -874,10 +874,10 @@ fn c9_110_an_earlier_duplicate_interrupts_the_answer_under_way() {
     b.hear(read(0, from, 8));
     b.says();
     b.hear(read(1, from, 4000));
-    let first = b.next().unwrap();
+    let first = b.pull().unwrap();
     assert_eq!(b.describe(&first), "RDMA Read Response First 1 [1024]");
     b.hear(read(0, from, 8));
-    let next = b.next().unwrap();
+    let next = b.pull().unwrap();
     assert_eq!(b.describe(&next), "RDMA Read Response Only 0 [8]");
 }
 

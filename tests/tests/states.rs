@@ -1,8 +1,8 @@
 //! The state machine of a queue pair, and what its program may do in each state.
 
 use softroce_sim::card::{
-    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, Refusal, Sge,
-    State, Status, Work,
+    AsyncEvent, CreateError, ModifyError, PostError, QpAttributes, QpInit, QpType, QueuePair,
+    RecvRequest, Refusal, Sge, State, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer};
 use softroce_sim::time::Span;
@@ -344,7 +344,7 @@ fn from_error_and_reset_a_connection_begins_afresh() {
         assert!(b.completed().is_empty());
         assert_eq!((b.qp.send_room(), b.qp.recv_room()), (64, 64));
         assert_eq!(b.says(), NONE);
-        assert_eq!(b.card.next_timeout().since(b.now) > Span::ZERO, true);
+        assert!(b.card.next_timeout() > b.now);
         b.wait(Span::from_ms(200));
         b.bring_up(State::Rts).unwrap();
         b.still_works(0, 1);
@@ -371,7 +371,7 @@ fn credits_count_from_the_connection_they_belong_to() {
     for id in 0..5 {
         b.post_send(id, 8);
     }
-    b.next();
+    b.pull();
     b.hear(ack_with_credits(0, 1, 1));
     assert_eq!(b.says(), ["Send Only 1 [8] ?", "Send Only 2 [8] ?"]);
 }
@@ -391,7 +391,7 @@ fn sqd_finishes_what_is_under_way_and_begins_nothing_new() {
     let drained = [AsyncEvent::SqDrained(b.qp.number())];
     b.post_send(1, 3000);
     b.post_send(2, 8);
-    let first = b.next().unwrap();
+    let first = b.pull().unwrap();
     assert_eq!(b.describe(&first), "Send First 0 [1024]");
     drain(&mut b, Some(true));
     assert_eq!(b.says(), ["Send Middle 1 [1024]", "Send Last 2 [952] ?"]);
@@ -435,7 +435,7 @@ fn a_destroyed_queue_pair_is_gone() {
     let mut b = in_state(State::Rts);
     b.post_send(1, 3000);
     b.post_recv(2, 0, 8);
-    b.next();
+    b.pull();
     b.hear(read(0, b.remote(0), 5000));
     let number = b.qp.number();
     b.card.destroy_qp(number).unwrap();
@@ -535,14 +535,45 @@ fn a_completion_queue_that_runs_over_takes_its_queue_pairs_along() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
-#[test]
-fn a_queue_pair_is_not_hurt_by_another_one() {
-    let mut b = in_state(State::Rts);
+/// Another queue pair with the same completion queue and the same peer.
+fn another(b: &mut Bench) -> QueuePair {
     let init = QpInit::new(QpType::Rc, b.pd, b.cq.id(), 8);
     let other = b.card.create_qp(&init).unwrap();
     for step in b.steps() {
         b.card.modify_qp(b.now, other.number(), &step).unwrap();
     }
+    other
+}
+
+#[test]
+fn c11_37_others_learn_of_the_overrun_when_they_next_complete() {
+    let mut b = Bench::new(Setup {
+        cqe: 1,
+        ..Default::default()
+    });
+    let mut other = another(&mut b);
+    let sges = [b.sge(0, 8)];
+    other
+        .post_recv(&RecvRequest {
+            wr_id: 7,
+            sges: &sges,
+        })
+        .unwrap();
+    b.post_recv(1, 0, 8);
+    b.post_recv(2, 0, 8);
+    b.hear(send_only(0, b"x"));
+    b.hear(send_only(1, b"y"));
+    b.events();
+    assert_eq!(other.state(), State::Rts);
+    b.hear(send_only(0, b"z").with(|h| h.with_dest_qp(other.number())));
+    assert_eq!(b.events(), [AsyncEvent::QpFatal(other.number())]);
+    assert_eq!(other.state(), State::Error);
+}
+
+#[test]
+fn a_queue_pair_is_not_hurt_by_another_one() {
+    let mut b = in_state(State::Rts);
+    let other = another(&mut b);
     b.hear(send(Opcode::RC_SEND_MIDDLE, 0, b"x").with(|h| h.with_dest_qp(other.number())));
     assert_eq!(b.card.qp_state(other.number()), Some(State::Error));
     assert_eq!(b.says(), ["NAK 0 invalid request msn 0"]);

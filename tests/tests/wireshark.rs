@@ -68,3 +68,25 @@ fn tshark_reads_what_cards_send() {
         println!("{encapsulation:?} {family:?}: {packets} packets, tshark and softroce agree");
     }
 }
+
+#[test]
+fn tshark_reads_the_capture_of_a_scenario() {
+    let Some(program) = peers::find("tshark") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let options = softroce::run::Options {
+        out: Some(dir.path().to_path_buf()),
+        ..Default::default()
+    };
+    let file = softroce::library::find("two-hosts").unwrap().file();
+    for gid in ["ipv4", "ipv6", "rocev1"] {
+        let plan = file.plan(&[format!("card.gid={gid}")]).unwrap();
+        let report = softroce::run::run("two-hosts", &plan, &options, &|_| {}).unwrap();
+        assert!(report.held);
+        let capture = &report.runs[0].captures[0];
+        let packets = tshark::check(&program, &dir.path().join(&capture.file));
+        assert_eq!(packets as u64, capture.frames);
+        println!("{gid}: {packets} packets, tshark and softroce agree");
+    }
+}

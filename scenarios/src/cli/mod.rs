@@ -7,6 +7,7 @@ mod output;
 mod scenarios;
 
 use crate::inspect;
+use crate::report::text::Detail;
 use crate::report::{self, Report, table, text};
 use crate::run::{self, Options};
 use clap::{Args, Parser, Subcommand};
@@ -15,7 +16,7 @@ use output::Output;
 use scenarios::Loaded;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,9 +40,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     Inspect(InspectArgs),
-    /// Bounce messages between two queue pairs.
-    #[command(hide = true)]
-    Pingpong,
+    #[cfg(target_os = "linux")]
+    Pingpong(crate::pingpong::Options),
 }
 
 const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";
@@ -54,6 +54,30 @@ struct RunArgs {
     scenarios: Vec<PathBuf>,
     #[arg(long = "set", value_name = "PATH=VALUE", help = SET)]
     set: Vec<String>,
+    /// Tell of every run of a sweep in full, not only of those that did not hold.
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Args, Debug)]
+struct SweepArgs {
+    #[arg(value_name = "SCENARIO", help = SCENARIO)]
+    scenario: PathBuf,
+    /// Vary a key of the scenario, such as link.loss=0,1e-5,1e-4; one value sets it.
+    #[arg(long = "set", value_name = "PATH=VALUE,...")]
+    set: Vec<String>,
+    /// Print the table as CSV, in bits per second, picoseconds and bytes.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How scenarios are run, and what is left of it.
+#[derive(Args, Debug)]
+struct How {
     /// Seed of every random stream, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -63,7 +87,7 @@ struct RunArgs {
     /// Record this link, or direction (h0->s0), beside those that the scenario names.
     #[arg(long = "capture", value_name = "LINK", requires = "out")]
     captures: Vec<String>,
-    /// Print one JSON document.
+    /// Print one JSON document with the whole report of each run.
     #[arg(long)]
     json: bool,
     /// Runs at the same time [default: as many as there are processors].
@@ -77,31 +101,14 @@ struct RunArgs {
     jobs: usize,
 }
 
-#[derive(Args, Debug)]
-struct SweepArgs {
-    #[arg(value_name = "SCENARIO", help = SCENARIO)]
-    scenario: PathBuf,
-    /// Vary a key of the scenario, such as link.loss=0,1e-5,1e-4; one value sets it.
-    #[arg(long = "set", value_name = "PATH=VALUE,...")]
-    set: Vec<String>,
-    /// Seed of every random stream, instead of the scenario's.
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Print one JSON document with the whole report of each run.
-    #[arg(long)]
-    json: bool,
-    /// Print the table as CSV, in bits per second, picoseconds and bytes.
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
-    /// Runs at the same time [default: as many as there are processors].
-    #[arg(
-        long,
-        short = 'j',
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    jobs: usize,
+impl How {
+    fn options(&self) -> Options {
+        Options {
+            out: self.out.clone(),
+            captures: self.captures.clone(),
+            threads: self.jobs,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -121,12 +128,15 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct InspectArgs {
-    /// A pcap or pcapng file.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Print one JSON document.
+    /// pcap or pcapng files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print JSON lines: one for each packet, then a summary of each file.
     #[arg(long)]
     json: bool,
+    /// Follow packets with a bad ICRC too: for captures that do not have the ICRC.
+    #[arg(long)]
+    ignore_icrc: bool,
 }
 
 /// How a command ended.
@@ -160,13 +170,25 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             Outcome::Held
         }
         Command::Inspect(args) => inspect(&args, &mut out),
-        Command::Pingpong => bad("pingpong is not part of this build"),
+        #[cfg(target_os = "linux")]
+        Command::Pingpong(options) => return pingpong(&options),
     };
     match out.finish() {
         Ok(()) => ExitCode::from(outcome as u8),
         Err(error) => {
             complain(format!("standard output: {error}"));
             ExitCode::from(Outcome::Bad as u8)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pingpong(options: &crate::pingpong::Options) -> ExitCode {
+    match crate::pingpong::run(options) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(format!("pingpong: {error}"));
+            error.exit_code()
         }
     }
 }
@@ -190,108 +212,80 @@ fn settings(set: &[String], seed: Option<u64>) -> Vec<String> {
         .collect()
 }
 
-/// A bar for many runs, on a terminal only.
+/// Steps of the bar.
+const BAR: u64 = 1000;
+
+/// A bar for long runs, on a terminal only.
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    let bar = ProgressBar::with_draw_target(Some(BAR), ProgressDrawTarget::hidden());
     if std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::stderr());
     }
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {elapsed}") {
         bar.set_style(style);
     }
     bar
 }
 
-fn execute(loaded: &Loaded, options: &Options) -> Result<Report, run::RunError> {
-    let bar = bar();
-    bar.set_message(loaded.name.clone());
-    let report = run::run(&loaded.name, &loaded.plan, options, &|done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    });
-    bar.finish_and_clear();
-    report
-}
-
 fn run(args: &RunArgs, out: &mut Output) -> Outcome {
-    let settings = settings(&args.set, args.seed);
+    let how = &args.how;
+    let settings = settings(&args.set, how.seed);
     let mut loaded = Vec::new();
     let mut outcome = Outcome::Held;
     // Every scenario is read before any is run: what is misspelt shows at once.
     for scenario in &args.scenarios {
-        match Loaded::read(scenario, &settings, false) {
-            Ok(l) => match l.check_captures(&args.captures) {
-                Ok(()) => loaded.push(l),
-                Err(message) => outcome = bad(message),
-            },
-            Err(diagnostics) => outcome = bad_input(diagnostics),
+        match load(scenario, &settings, false, how) {
+            Ok(l) => loaded.push(l),
+            Err(bad) => outcome = bad,
         }
     }
     if outcome == Outcome::Bad {
         return outcome;
     }
-    if args.out.is_some()
+    if how.out.is_some()
         && let Some(name) = scenarios::twice(&loaded)
     {
         return bad(format!(
             "two scenarios are called \"{name}\"; with --out they would overwrite each other"
         ));
     }
-    let options = Options {
-        out: args.out.clone(),
-        captures: args.captures.clone(),
-        threads: args.jobs,
-    };
-    if let Some(dir) = &args.out
-        && let Err(error) = std::fs::create_dir_all(dir)
-    {
-        return bad(format!("{}: {error}", dir.display()));
+    if let Err(message) = make(how.out.as_deref()) {
+        return bad(message);
     }
     let mut reports = Vec::new();
-    for l in &loaded {
-        let report = match execute(l, &options) {
+    for (n, l) in loaded.iter().enumerate() {
+        let report = match execute(l, how) {
             Ok(report) => report,
-            Err(error) => return bad(format!("{}: {error}", l.name)),
+            Err(message) => return bad(message),
         };
         if !report.held {
             outcome = outcome.max(Outcome::Failed);
         }
-        let shown = text::render(&report);
-        if let Some(dir) = &args.out
-            && let Err(message) = save(dir, &report, &shown)
-        {
-            return bad(message);
-        }
-        if args.json {
+        if how.json {
             reports.push(report);
             continue;
         }
-        if l.name != loaded[0].name {
+        if n > 0 {
             out.write("\n");
         }
-        out.write(&shown);
+        let detail = match args.details {
+            true => Detail::Full,
+            false => Detail::Table,
+        };
+        out.write(&text::render(&report, detail));
     }
-    if args.json {
+    if how.json {
         out.write(&report::json(&reports));
     }
     outcome
 }
 
-/// Writes a report in both forms into `dir`.
-fn save(dir: &Path, report: &Report, shown: &str) -> Result<(), String> {
-    let json = report::json(std::slice::from_ref(report));
-    for (ending, content) in [("txt", shown), ("json", &json)] {
-        let path = dir.join(format!("{}.{ending}", report.scenario));
-        std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    Ok(())
-}
-
 fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
-    let settings = settings(&args.set, args.seed);
-    let loaded = match Loaded::read(&args.scenario, &settings, true) {
+    let how = &args.how;
+    let settings = settings(&args.set, how.seed);
+    let loaded = match load(&args.scenario, &settings, true, how) {
         Ok(loaded) => loaded,
-        Err(diagnostics) => return bad_input(diagnostics),
+        Err(bad) => return bad,
     };
     if loaded.plan.axes.is_empty() {
         return bad(format!(
@@ -300,22 +294,74 @@ fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
             loaded.name
         ));
     }
-    let options = Options {
-        threads: args.jobs,
-        ..Options::default()
-    };
-    match execute(&loaded, &options) {
+    if let Err(message) = make(how.out.as_deref()) {
+        return bad(message);
+    }
+    match execute(&loaded, how) {
         Ok(report) => {
             let held = report.held;
-            out.write(&match (args.json, args.csv) {
+            out.write(&match (how.json, args.csv) {
                 (true, _) => report::json(&[report]),
                 (_, true) => table::csv(&report),
                 _ => table::render(&report),
             });
             if held { Outcome::Held } else { Outcome::Failed }
         }
-        Err(error) => bad(format!("{}: {error}", loaded.name)),
+        Err(message) => bad(message),
     }
+}
+
+/// Reads a scenario and checks that it can be run as asked; tells what is wrong.
+fn load(scenario: &Path, settings: &[String], many: bool, how: &How) -> Result<Loaded, Outcome> {
+    let loaded = Loaded::read(scenario, settings, many).map_err(bad_input)?;
+    loaded.check_captures(&how.captures).map_err(bad)?;
+    Ok(loaded)
+}
+
+/// Makes the folder for results.
+fn make(dir: Option<&Path>) -> Result<(), String> {
+    let Some(dir) = dir else {
+        return Ok(());
+    };
+    let name = dir.display();
+    if dir.exists() && !dir.is_dir() {
+        return Err(format!(
+            "--out {name}: this is a file, and not a folder for results"
+        ));
+    }
+    std::fs::create_dir_all(dir).map_err(|error| format!("--out {name}: {error}"))
+}
+
+/// Runs a scenario and leaves its report in the folder for results, if there is one.
+fn execute(loaded: &Loaded, how: &How) -> Result<Report, String> {
+    let bar = bar();
+    bar.set_message(loaded.name.clone());
+    let report = run::run(&loaded.name, &loaded.plan, &how.options(), &|done| {
+        bar.set_position((done.share * BAR as f64) as u64);
+        bar.set_message(format!("{} {}/{}", loaded.name, done.runs, done.of));
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(|error| format!("{}: {error}", loaded.name))?;
+    if let Some(dir) = &how.out {
+        save(dir, &report)?;
+    }
+    Ok(report)
+}
+
+/// Writes a report in every form into `dir`.
+fn save(dir: &Path, report: &Report) -> Result<(), String> {
+    let mut forms = vec![
+        ("txt", text::render(report, Detail::Full)),
+        ("json", report::json(std::slice::from_ref(report))),
+    ];
+    if !report.axes.is_empty() {
+        forms.push(("csv", table::csv(report)));
+    }
+    for (ending, content) in forms {
+        let path = dir.join(format!("{}.{ending}", report.scenario));
+        std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn check(args: &CheckArgs, out: &mut Output) -> Outcome {
@@ -337,11 +383,25 @@ fn bad_input(diagnostics: impl Display) -> Outcome {
 }
 
 fn inspect(args: &InspectArgs, out: &mut Output) -> Outcome {
-    match inspect::inspect(&args.file, args.json, out) {
-        Ok(true) => Outcome::Held,
-        Ok(false) => Outcome::Failed,
-        // Told by whoever finishes the output.
-        Err(inspect::InspectError::Output(_)) => Outcome::Bad,
-        Err(error) => bad(format!("{}: {error}", args.file.display())),
+    let options = inspect::Options {
+        ignore_icrc: args.ignore_icrc,
+        ..inspect::Options::default()
+    };
+    let mut outcome = Outcome::Held;
+    for path in &args.files {
+        let name = path.display().to_string();
+        let mut out = BufWriter::new(&mut *out);
+        let result = inspect::open(path).and_then(|file| match args.json {
+            true => inspect::write_json(file, &name, &options, &mut out),
+            false => inspect::write_text(file, &name, &options, &mut out),
+        });
+        outcome = outcome.max(match result {
+            Ok(inspection) if inspection.exit_code() == 0 => Outcome::Held,
+            Ok(_) => Outcome::Failed,
+            // Told by whoever finishes the output.
+            Err(inspect::InspectError::Output(_)) => Outcome::Bad,
+            Err(error) => bad(error),
+        });
     }
+    outcome
 }

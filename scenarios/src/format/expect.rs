@@ -372,7 +372,7 @@ fn of(reader: &Reader<'_>, scenario: &Scenario, metric: Metric) -> Option<Of> {
 }
 
 /// Reads a table of paths and values, or lists of values.
-fn conditions(reader: &Reader<'_>, key: &'static str) -> Vec<Condition> {
+pub(super) fn conditions(reader: &Reader<'_>, key: &'static str) -> Vec<Condition> {
     let Some(node) = reader.node(key) else {
         return Vec::new();
     };

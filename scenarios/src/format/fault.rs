@@ -233,7 +233,8 @@ pub(super) static CAPTURE: Section = Section {
             "name",
             Kind::Name,
             "`capture-0`, `capture-1`, ...",
-            "Name of the file, without its ending.",
+            "What the file is called: SCENARIO-NAME.pcapng, and at the third point of a sweep \
+             SCENARIO-3-NAME.pcapng.",
         ),
         Key::optional(
             "packets",
@@ -346,7 +347,7 @@ pub enum Action {
 /// A recording of links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
-    /// Name of the file, without its ending.
+    /// What its file is called, behind the name of the scenario.
     pub name: String,
     /// Where.
     pub ways: Vec<WayId>,

@@ -10,6 +10,7 @@
 //! | [`diagnostic`] | what is wrong and where: file, line, column, caret |
 //! | `document` | TOML as a tree of values that know where they stand |
 //! | `path`, [`sweep`] | how `--set` and `[sweep]` replace values, and the points that result |
+//! | `points` | conditions on the points of a sweep |
 //! | [`schema`] | every key with kind, limits, default and meaning: the reference is printed from it |
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
@@ -22,6 +23,7 @@ mod document;
 pub mod expect;
 pub mod fault;
 mod path;
+mod points;
 mod reader;
 pub mod scenario;
 pub mod schema;

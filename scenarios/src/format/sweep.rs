@@ -1,9 +1,10 @@
 //! `[sweep]` and `--set`: the same scenario with other values.
 
-use super::diagnostic::{Diagnostics, Origin, Sink, hint};
+use super::diagnostic::{Diagnostics, Origin, Sink};
 use super::document::{Node, Table, Value};
-use super::expect::{Condition, Expectation, Operand};
+use super::expect::{self, Condition};
 use super::path;
+use super::points::{self, Combination};
 use super::reader::Reader;
 use super::scenario::{self, Scenario};
 use super::schema::{Key, Kind, Section};
@@ -25,12 +26,20 @@ pub(super) static SWEEP: Section = Section {
             the last one varying fastest. A path is made of keys and, for tables in double brackets, \
             of a name or a position: `link.rate`, `card.h1.timeout`, `traffic.0.size`.",
     named: None,
-    keys: &[Key::optional(
-        "point",
-        Kind::Tables(&POINT),
-        "one, without a name",
-        "Points that change several values together.",
-    )],
+    keys: &[
+        Key::optional(
+            "point",
+            Kind::Tables(&POINT),
+            "one, without a name",
+            "Points that change several values together.",
+        ),
+        Key::optional(
+            "also",
+            Kind::Tables(&ALSO),
+            "nothing",
+            "What else changes at some of the points.",
+        ),
+    ],
 };
 
 static POINT: Section = Section {
@@ -39,6 +48,19 @@ static POINT: Section = Section {
             of points and axes is run.",
     named: None,
     keys: &[Key::required("name", Kind::Name, "What it is called.")],
+};
+
+static ALSO: Section = Section {
+    title: "[[sweep.also]]",
+    about: "What else changes at some points of the sweep, such as how long they run: paths and one \
+            value each. It is no axis of its own; what the command line sets prevails.",
+    named: None,
+    keys: &[Key::required(
+        "when",
+        Kind::Points,
+        "At those points where each of these paths has the value, or one of the list; `point` is the \
+         name of a `[[sweep.point]]`.",
+    )],
 };
 
 /// Everything that is to be run: the points of the sweep, or the one scenario.
@@ -62,22 +84,32 @@ pub struct Point {
 }
 
 /// A path with the values it takes.
-struct Axis {
-    path: String,
+pub(super) struct Axis {
+    pub(super) path: String,
     at: Origin,
-    values: Vec<Node>,
+    pub(super) values: Vec<Node>,
 }
 
-struct Named {
-    name: String,
-    values: Vec<(String, Origin, Node)>,
+/// Paths with the value that each is given.
+type Changes = Vec<(String, Origin, Node)>;
+
+pub(super) struct Named {
+    pub(super) name: String,
+    values: Changes,
+}
+
+/// What else changes at some points.
+struct Also {
+    when: Vec<Condition>,
+    values: Changes,
 }
 
 /// What the file says about its sweep.
 #[derive(Default)]
-struct Sweep {
-    points: Vec<Named>,
-    axes: Vec<Axis>,
+pub(super) struct Sweep {
+    pub(super) points: Vec<Named>,
+    pub(super) axes: Vec<Axis>,
+    also: Vec<Also>,
 }
 
 /// Paths and values of a table; `link.rate` may be written with quotes, or without, which nests tables.
@@ -110,6 +142,7 @@ fn bare(node: &Node) -> String {
 fn read_sweep(mut table: Table, origin: Origin, sink: &Sink) -> Sweep {
     let mut sweep = Sweep::default();
     let points = table.take("point");
+    let also = table.take("also");
     for (path, at, node) in flatten(&table) {
         let values = match &node.value {
             Value::Array(list) if !list.is_empty() => list.clone(),
@@ -123,31 +156,49 @@ fn read_sweep(mut table: Table, origin: Origin, sink: &Sink) -> Sweep {
         };
         sweep.axes.push(Axis { path, at, values });
     }
-    let Some(points) = points else {
-        return sweep;
-    };
     let mut holder = Table::default();
-    holder.put("point", points.key_origin, points.node);
+    for entry in [points, also].into_iter().flatten() {
+        holder.put(&entry.key, entry.key_origin, entry.node);
+    }
     let holder = Reader::new(&SWEEP, &holder, origin, "[sweep]", sink);
     for (n, (table, origin)) in holder.tables("point").into_iter().enumerate() {
         let label = scenario::label("sweep.point", n, table);
-        let mut name = Table::default();
-        if let Some(e) = table.get("name") {
-            name.put("name", e.key_origin, e.node.clone());
-        }
-        let reader = Reader::new(&POINT, &name, origin, label, sink);
+        let (own, values) = part(table, "name");
+        let reader = Reader::new(&POINT, &own, origin, label, sink);
         let name: String = reader.get("name");
         if sweep.points.iter().any(|p| p.name == name) {
             reader.say("name", "is the name of another point");
         }
-        let values = flatten(table)
-            .into_iter()
-            .filter(|(path, ..)| path != "name")
-            .map(|(path, at, node)| (path, at, node.clone()))
-            .collect();
         sweep.points.push(Named { name, values });
     }
+    for (n, (table, origin)) in holder.tables("also").into_iter().enumerate() {
+        let label = format!("[[sweep.also]] {n}");
+        let (own, values) = part(table, "when");
+        let reader = Reader::new(&ALSO, &own, origin, label, sink);
+        if !reader.has("when") {
+            let _ = reader.get::<String>("when");
+        }
+        let when = expect::conditions(&reader, "when");
+        sweep.also.push(Also { when, values });
+    }
+    for also in &sweep.also {
+        points::check(&also.when, &sweep, sink);
+    }
     sweep
+}
+
+/// The key of a table that is its own, and the paths that the others are.
+fn part(table: &Table, own: &str) -> (Table, Changes) {
+    let mut rest = table.clone();
+    let mut kept = Table::default();
+    if let Some(entry) = rest.take(own) {
+        kept.put(&entry.key, entry.key_origin, entry.node);
+    }
+    let values = flatten(&rest)
+        .into_iter()
+        .map(|(path, at, node)| (path, at, node.clone()))
+        .collect();
+    (kept, values)
 }
 
 /// Reads the settings of a command line.
@@ -266,7 +317,7 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
         }
     };
     let mut combinations: Vec<Combination<'_>> = Vec::new();
-    let mut points = Vec::new();
+    let mut points: Vec<Point> = Vec::new();
     for n in 0..total {
         let mut rest = n;
         let mut picked: Vec<&Node> = Vec::new();
@@ -283,6 +334,22 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
         for (axis, node) in axes.iter().zip(&picked) {
             apply(&mut table, &axis.path, axis.at, node);
         }
+        let combination = Combination {
+            point: named.map(|p| p.name.as_str()),
+            axes: axes
+                .iter()
+                .map(|a| a.path.as_str())
+                .zip(picked.iter().copied())
+                .chain(fixed.iter().map(|a| (a.path.as_str(), &a.values[0])))
+                .collect(),
+        };
+        for also in &file.also {
+            if also.when.iter().all(|c| combination.fits(c) == Some(true)) {
+                for (path, at, node) in &also.values {
+                    apply(&mut table, path, *at, node);
+                }
+            }
+        }
         for axis in &fixed {
             apply(&mut table, &axis.path, axis.at, &axis.values[0]);
         }
@@ -295,10 +362,7 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
             scenario: scenario::read(&table, sink),
             skipped: 0,
         });
-        combinations.push(Combination {
-            point: named.map(|p| p.name.as_str()),
-            axes: axes.iter().map(|a| a.path.as_str()).zip(picked).collect(),
-        });
+        combinations.push(combination);
         if sink.len() > ENOUGH {
             break;
         }
@@ -315,10 +379,10 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
         }
     }
     for expectation in points.iter().flat_map(|p| &p.scenario.expectations) {
-        check_conditions(expectation, &file, sink);
+        points::check(points::conditions_of(expectation), &file, sink);
     }
     if sink.is_empty() {
-        resolve(&mut points, &combinations, !settings.is_empty(), sink);
+        points::resolve(&mut points, &combinations, !settings.is_empty(), sink);
     }
     let names = (!file.points.is_empty()).then(|| "point".to_string());
     Plan {
@@ -330,129 +394,10 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
     }
 }
 
-/// Where in the sweep a point is.
-struct Combination<'a> {
-    point: Option<&'a str>,
-    axes: Vec<(&'a str, &'a Node)>,
-}
-
-impl Combination<'_> {
-    /// True if the path has one of the values here; `None` if nothing here varies it.
-    fn fits(&self, condition: &Condition) -> Option<bool> {
-        if condition.path == "point" {
-            let name = self.point?;
-            let named = |n: &Node| matches!(&n.value, Value::Text(s) if s == name);
-            return Some(condition.values.iter().any(named));
-        }
-        let (_, node) = self.axes.iter().find(|a| a.0 == condition.path)?;
-        Some(condition.values.contains(node))
-    }
-}
-
-/// Leaves each point the expectations that are meant for it, and finds the points they compare with.
-fn resolve(points: &mut [Point], combinations: &[Combination<'_>], set: bool, sink: &Sink) {
-    for (n, point) in points.iter_mut().enumerate() {
-        let here = &combinations[n];
-        let mut skipped = 0;
-        point.scenario.expectations.retain_mut(|expectation| {
-            // A path that the command line has fixed leaves the condition open: not for this run.
-            if !expectation.when.iter().all(|c| here.fits(c) == Some(true)) {
-                return false;
-            }
-            for operand in expectation.check.operands_mut() {
-                let Operand::Metric { point, at, .. } = operand else {
-                    continue;
-                };
-                if at.is_empty() {
-                    continue;
-                }
-                let found = combinations.iter().position(|there| {
-                    at.iter().all(|c| there.fits(c) == Some(true)) && same(here, there, at)
-                });
-                match found {
-                    Some(found) => *point = Some(found),
-                    None => {
-                        if !set {
-                            sink.say(at[0].origin, "no point of the sweep is at these values");
-                        }
-                        skipped += 1;
-                        return false;
-                    }
-                }
-            }
-            true
-        });
-        point.skipped = skipped;
-    }
-}
-
-/// True if two points differ in nothing but what `at` names.
-fn same(a: &Combination<'_>, b: &Combination<'_>, at: &[Condition]) -> bool {
-    let free = |path: &str| at.iter().any(|c| c.path == path);
-    (free("point") || a.point == b.point)
-        && a.axes
-            .iter()
-            .zip(&b.axes)
-            .all(|(x, y)| free(x.0) || x.1 == y.1)
-}
-
-/// Every path and value of a condition must be one that the file's own sweep has.
-fn check_conditions(expectation: &Expectation, file: &Sweep, sink: &Sink) {
-    let at = expectation.check.operands().flat_map(|o| match o {
-        Operand::Metric { at, .. } => at.as_slice(),
-        _ => &[],
-    });
-    for condition in expectation.when.iter().chain(at) {
-        let path = &condition.path;
-        let values: Vec<Node> = if path == "point" {
-            file.points
-                .iter()
-                .map(|p| Node {
-                    value: Value::Text(p.name.clone()),
-                    origin: condition.origin,
-                })
-                .collect()
-        } else if let Some(axis) = file.axes.iter().find(|a| a.path == *path) {
-            axis.values.clone()
-        } else {
-            Vec::new()
-        };
-        if values.is_empty() {
-            let mut known: Vec<&str> = file.axes.iter().map(|a| a.path.as_str()).collect();
-            if !file.points.is_empty() {
-                known.insert(0, "point");
-            }
-            let told = match known.as_slice() {
-                [] => "; the file has no [sweep]".to_string(),
-                _ => match hint(path, known.iter().copied()) {
-                    none if none.is_empty() => format!("; it varies {}", known.join(", ")),
-                    hint => hint,
-                },
-            };
-            sink.say(
-                condition.origin,
-                format!("\"{path}\" is not varied by the sweep{told}"),
-            );
-            continue;
-        }
-        for value in &condition.values {
-            if !values.contains(value) {
-                let list: Vec<_> = values.iter().take(12).map(Node::to_string).collect();
-                sink.say(
-                    value.origin,
-                    format!(
-                        "{path} is never {value} in the sweep; it takes {}",
-                        list.join(", ")
-                    ),
-                );
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::File;
+    use super::super::expect::Operand;
     use super::*;
 
     const BASE: &str = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nname = \"t\"\nfrom = \"h0\"\n\

@@ -68,6 +68,8 @@ pub struct Run {
     pub links: Vec<WayReport>,
     /// What each fault hit.
     pub faults: Vec<FaultReport>,
+    /// What was recorded.
+    pub captures: Vec<CaptureReport>,
     /// Each expectation with its verdict.
     pub expectations: Vec<Judgement>,
     /// Expectations that compare with a point that was not run.
@@ -119,6 +121,9 @@ pub struct TrafficReport {
     /// Goodput of the same scenario without faults and loss; `None` if nobody asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clean_goodput_bps: Option<u64>,
+    /// Share of that which the law says is left; `None` if no expectation asks for a law.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub law_share: Option<f64>,
     /// From its start to its last completion, or to the end of the run if messages were left.
     pub duration_ps: u64,
     /// Messages that completed with success.
@@ -131,6 +136,9 @@ pub struct TrafficReport {
     pub completions: BTreeMap<Status, u64>,
     /// Completions of receives, with success.
     pub received: u64,
+    /// Queue pairs whose data arrived damaged, or with the immediate data of another message. The card
+    /// that lets that happen is broken, so it fails the run.
+    pub damaged: u64,
     /// From posting to completion; `None` if nothing completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
@@ -228,6 +236,17 @@ pub struct FaultReport {
     pub packets: Vec<Hit>,
 }
 
+/// A capture that was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CaptureReport {
+    /// Name of the file, without its folder.
+    pub file: String,
+    /// The directions of links in it.
+    pub links: Vec<String>,
+    /// Frames in it.
+    pub frames: u64,
+}
+
 /// How many hits of a fault a report lists.
 pub const HITS_LISTED: usize = 100;
 
@@ -244,6 +263,12 @@ pub struct Hit {
     pub qp: u32,
     /// PSN.
     pub psn: u32,
+    /// Which sighting of this PSN there it was, from 1, if a fault there asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<u32>,
+    /// In which transmission round, from 1, if a fault there asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round: Option<u32>,
     /// What happened to it.
     pub action: String,
 }
@@ -448,9 +473,11 @@ impl Run {
         } as f64)
     }
 
-    /// True if it came to its end and all its expectations held.
+    /// True if it came to its end, no data was damaged, and all its expectations held.
     pub fn held(&self) -> bool {
-        self.ended != Ended::EventLimit && self.expectations.iter().all(|j| j.held)
+        self.ended != Ended::EventLimit
+            && self.traffic.iter().all(|t| t.damaged == 0)
+            && self.expectations.iter().all(|j| j.held)
     }
 }
 

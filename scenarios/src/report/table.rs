@@ -1,26 +1,52 @@
 //! A sweep as a table: one row for each run, for people and as CSV.
 
-use super::{Report, show};
+use super::{Report, Run, show};
 use crate::format::expect::Of;
-use crate::metric::Metric;
+use crate::metric::{Metric, Unit};
 
-/// The columns for each load, after those of the axes.
-const COLUMNS: &[Metric] = &[
-    Metric::Goodput,
-    Metric::GoodputShare,
-    Metric::Retransmissions,
-    Metric::NaksSequence,
-    Metric::Timeouts,
-    Metric::LatencyP99,
+/// The columns for each load, after those of the axes: what is shown, and its heading for people.
+const COLUMNS: &[(Value, &[&str])] = &[
+    (Value::Metric(Metric::Goodput), &["goodput"]),
+    (Value::Metric(Metric::GoodputShare), &["share"]),
+    (Value::Law, &["law"]),
+    (Value::Metric(Metric::Retransmissions), &["resent"]),
+    (Value::Metric(Metric::NaksSequence), &["NAKs"]),
+    (Value::Metric(Metric::Timeouts), &["time-", "outs"]),
+    (Value::Metric(Metric::LatencyP99), &["latency", "p99"]),
 ];
 
-/// Columns of the run as a whole, at the end.
-const TOTALS: &[Metric] = &[Metric::Drops];
+/// What a column of a load shows.
+#[derive(Clone, Copy)]
+enum Value {
+    Metric(Metric),
+    /// The share of goodput that a law predicts.
+    Law,
+}
 
 struct Column {
-    title: String,
-    metric: Metric,
+    /// In full, for CSV.
+    name: String,
+    /// For people, in lines.
+    heading: Vec<String>,
+    value: Value,
     of: Of,
+}
+
+impl Column {
+    fn measure(&self, run: &Run) -> Option<f64> {
+        match (self.value, &self.of) {
+            (Value::Metric(metric), of) => run.measure(metric, of),
+            (Value::Law, Of::Traffic(n)) => run.traffic.get(*n)?.law_share,
+            (Value::Law, _) => None,
+        }
+    }
+
+    const fn unit(&self) -> Unit {
+        match self.value {
+            Value::Metric(metric) => metric.unit(),
+            Value::Law => Unit::Ratio,
+        }
+    }
 }
 
 /// The columns that have a value in some run.
@@ -28,29 +54,34 @@ fn columns(report: &Report) -> Vec<Column> {
     let mut columns = Vec::new();
     let loads = report.runs.first().map_or(&[][..], |r| &r.traffic);
     for (n, load) in loads.iter().enumerate() {
-        for &metric in COLUMNS {
+        for &(value, heading) in COLUMNS {
+            let name = match value {
+                Value::Metric(metric) => metric.name(),
+                Value::Law => "law",
+            };
+            let mut heading: Vec<_> = heading.iter().map(|s| s.to_string()).collect();
+            let name = match loads.len() {
+                1 => name.to_string(),
+                _ => {
+                    heading.insert(0, load.name.clone());
+                    format!("{}.{name}", load.name)
+                }
+            };
             columns.push(Column {
-                title: match loads.len() {
-                    1 => metric.to_string(),
-                    _ => format!("{}.{metric}", load.name),
-                },
-                metric,
+                name,
+                heading,
+                value,
                 of: Of::Traffic(n),
             });
         }
     }
-    columns.extend(TOTALS.iter().map(|&metric| Column {
-        title: metric.to_string(),
-        metric,
+    columns.push(Column {
+        name: Metric::Drops.to_string(),
+        heading: vec!["drops".to_string()],
+        value: Value::Metric(Metric::Drops),
         of: Of::All,
-    }));
-    let measured = |c: &Column| {
-        report
-            .runs
-            .iter()
-            .any(|r| r.measure(c.metric, &c.of).is_some())
-    };
-    columns.retain(measured);
+    });
+    columns.retain(|c| report.runs.iter().any(|r| c.measure(r).is_some()));
     columns
 }
 
@@ -62,22 +93,30 @@ fn verdict(held: bool, expectations: usize) -> &'static str {
     }
 }
 
-/// The table with columns of even width.
+/// The table with columns of even width, numbers to the right.
 pub fn render(report: &Report) -> String {
     let columns = columns(report);
-    let mut rows = vec![
-        report
-            .axes
-            .iter()
-            .cloned()
-            .chain(columns.iter().map(|c| c.title.clone()))
-            .chain(["verdict".to_string()])
-            .collect::<Vec<_>>(),
-    ];
+    // `fault.forward.rate` stands in three lines above its column.
+    let axes = report.axes.iter().map(|axis| {
+        let parts = axis.split('.').map(str::to_string);
+        parts.collect::<Vec<_>>()
+    });
+    let headings: Vec<Vec<String>> = axes
+        .chain(columns.iter().map(|c| c.heading.clone()))
+        .chain([Vec::new()])
+        .collect();
+    let lines = headings.iter().map(Vec::len).max().unwrap_or(0);
+    let mut rows = Vec::new();
+    for line in 0..lines {
+        let cell = |heading: &Vec<String>| {
+            let from_below = lines - line;
+            let index = heading.len().checked_sub(from_below);
+            index.map_or_else(String::new, |i| heading[i].clone())
+        };
+        rows.push(headings.iter().map(cell).collect());
+    }
     for run in &report.runs {
-        let cells = columns
-            .iter()
-            .map(|c| show(run.measure(c.metric, &c.of), c.metric.unit()));
+        let cells = columns.iter().map(|c| show(c.measure(run), c.unit()));
         let verdict = verdict(run.held(), run.expectations.len()).to_string();
         rows.push(
             run.values
@@ -88,17 +127,28 @@ pub fn render(report: &Report) -> String {
                 .collect(),
         );
     }
+    grid(&rows, &[])
+}
+
+/// Rows in columns of even width, two blanks apart: those whose positions are in `left` to the left, the
+/// others to the right.
+pub(super) fn grid(rows: &[Vec<String>], left: &[usize]) -> String {
     let width = |n: usize| {
         let of = |row: &Vec<String>| row.get(n).map_or(0, |c| c.chars().count());
         rows.iter().map(of).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
-    for row in &rows {
+    for row in rows {
         let line: Vec<_> = row
             .iter()
             .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:>width$}"))
+            .enumerate()
+            .map(|(n, (cell, &width))| match left.contains(&n) {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            })
             .collect();
         out.push_str(line.join("  ").trim_end());
         out.push('\n');
@@ -111,17 +161,16 @@ pub fn render(report: &Report) -> String {
 pub fn csv(report: &Report) -> String {
     let columns = columns(report);
     let mut out = String::new();
-    let titles = columns.iter().map(|c| match c.metric.unit().name() {
-        "count" | "ratio" => c.title.clone(),
-        unit => format!("{} ({unit})", c.title),
+    let titles = columns.iter().map(|c| match c.unit() {
+        Unit::Count | Unit::Ratio => c.name.clone(),
+        unit => format!("{} ({})", c.name, unit.name()),
     });
     let head = report.axes.iter().cloned().chain(titles);
     push_line(&mut out, head.chain(["verdict".to_string()]));
     for run in &report.runs {
-        let cells = columns.iter().map(|c| {
-            run.measure(c.metric, &c.of)
-                .map_or_else(String::new, |v| v.to_string())
-        });
+        let cells = columns
+            .iter()
+            .map(|c| c.measure(run).map_or_else(String::new, |v| v.to_string()));
         let verdict = verdict(run.held(), run.expectations.len()).to_string();
         push_line(
             &mut out,

@@ -1,58 +1,66 @@
-//! A report for people.
+//! A report for people, in a hundred columns.
 
-use super::{Ended, Report, Run, TrafficReport, show};
+use super::table::{self, grid};
+use super::verdict::Judgement;
+use super::{Ended, FaultReport, Report, Run, WayReport, show};
 use crate::metric::Unit;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Columns that prose is wrapped at.
+const WIDTH: usize = 100;
 /// How many hits of a fault are shown.
 const HITS: usize = 5;
 /// How many hosts and directions of links are shown one by one.
 const MEMBERS: usize = 16;
+/// How many runs that did not hold are shown in full after a table.
+const FAILURES: usize = 3;
+
+/// How much is told of the runs of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// A table, and in full only runs that did not hold.
+    Table,
+    /// Every run in full.
+    Full,
+}
 
 /// The report as text, ending in a line with the verdict.
-pub fn render(report: &Report) -> String {
+pub fn render(report: &Report, detail: Detail) -> String {
     let mut out = String::new();
-    let _ = write(&mut out, report);
+    let _ = write(&mut out, report, detail);
     out
 }
 
-fn write(out: &mut String, report: &Report) -> std::fmt::Result {
+fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result {
     write!(out, "{}", report.scenario)?;
     if let Some(title) = &report.title {
         write!(out, ": {}", title.trim())?;
     }
-    writeln!(out)?;
-    for run in &report.runs {
-        writeln!(out)?;
-        if !report.axes.is_empty() {
-            let point: Vec<_> = report
-                .axes
-                .iter()
-                .zip(&run.values)
-                .map(|(axis, value)| format!("{axis} = {value}"))
-                .collect();
-            writeln!(out, "-- {}", point.join(", "))?;
-        }
-        write_run(out, run)?;
+    writeln!(out, "\n")?;
+    if report.runs.len() == 1 {
+        write_run(out, &report.runs[0])?;
+    } else {
+        write_sweep(out, report, detail)?;
     }
     if let Some(look) = &report.look_at {
-        writeln!(out, "\nlook at: {}", look.trim())?;
+        writeln!(out, "\nlook at")?;
+        wrap(out, look, 2)?;
     }
     let judged = report.runs.iter().flat_map(|r| &r.expectations);
     let failed = judged.clone().filter(|j| !j.held).count();
     let total = judged.count();
-    let broken = report
-        .runs
-        .iter()
-        .filter(|r| r.ended == Ended::EventLimit)
-        .count();
+    let broken = |what: fn(&&Run) -> bool| report.runs.iter().filter(what).count();
+    let given_up = broken(|r| r.ended == Ended::EventLimit);
+    let damaged = broken(|r| r.traffic.iter().any(|t| t.damaged > 0));
     writeln!(out)?;
-    if broken > 0 {
-        writeln!(
-            out,
-            "{broken} of {} runs given up at the event limit",
-            report.runs.len()
-        )?;
+    for (n, what) in [
+        (given_up, "given up at the event limit"),
+        (damaged, "delivered damaged data"),
+    ] {
+        if n > 0 {
+            writeln!(out, "FAILED: {n} of {} runs {what}", report.runs.len())?;
+        }
     }
     match (total, failed) {
         (0, _) => writeln!(out, "no expectations"),
@@ -61,175 +69,412 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     }
 }
 
-fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
+/// Several runs: a table, the expectations over all of them, and what did not hold in full.
+fn write_sweep(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result {
+    if let Some(first) = report.runs.first() {
+        write_network(out, first)?;
+        if report.runs.iter().any(|r| r.network != first.network) {
+            writeln!(out, "(at the first point; others differ)")?;
+        }
+        writeln!(out, "{} runs, seed {}\n", report.runs.len(), first.seed)?;
+    }
+    out.push_str(&table::render(report));
+    let mut by_index: BTreeMap<usize, Vec<(&Run, &Judgement)>> = BTreeMap::new();
+    for run in &report.runs {
+        for j in &run.expectations {
+            by_index.entry(j.index).or_default().push((run, j));
+        }
+    }
+    if !by_index.is_empty() {
+        writeln!(out, "\nexpectations")?;
+    }
+    for judged in by_index.values() {
+        write_over_runs(out, report, judged)?;
+    }
+    let skipped: usize = report.runs.iter().map(|r| r.skipped).sum();
+    write_skipped(out, skipped)?;
+    let shown = |run: &&Run| detail == Detail::Full || !run.held();
+    let most = match detail {
+        Detail::Table => FAILURES,
+        Detail::Full => usize::MAX,
+    };
+    for run in report.runs.iter().filter(shown).take(most) {
+        writeln!(out, "\n-- {}", point(report, run))?;
+        write_run(out, run)?;
+    }
+    let more = report
+        .runs
+        .iter()
+        .filter(shown)
+        .count()
+        .saturating_sub(most);
+    if more > 0 {
+        writeln!(out, "\n... and {more} more runs that did not hold")?;
+    }
+    Ok(())
+}
+
+fn point(report: &Report, run: &Run) -> String {
+    let values = report.axes.iter().zip(&run.values);
+    let values: Vec<_> = values.map(|(axis, v)| format!("{axis} = {v}")).collect();
+    values.join(", ")
+}
+
+/// One expectation over the runs that it is for.
+fn write_over_runs(
+    out: &mut String,
+    report: &Report,
+    judged: &[(&Run, &Judgement)],
+) -> std::fmt::Result {
+    let Some((_, first)) = judged.first() else {
+        return Ok(());
+    };
+    let held = judged.iter().filter(|(_, j)| j.held).count();
+    let of = first.of.as_ref();
+    let of = of.map_or(String::new(), |of| format!(" of {of}"));
+    let word = if held == judged.len() {
+        "held  "
+    } else {
+        "FAILED"
+    };
+    writeln!(
+        out,
+        "  {word}  {}{of}: {held} of {} runs",
+        first.metric,
+        judged.len()
+    )?;
+    if let Some(why) = &first.because {
+        wrap(out, &format!("because {}", why.trim()), 10)?;
+    }
+    let sentence = |j: &Judgement| format!("{}: {}", show(j.measured, j.metric.unit()), j.wanted);
+    if held < judged.len() {
+        for (run, j) in judged.iter().filter(|(_, j)| !j.held).take(FAILURES) {
+            wrap(
+                out,
+                &format!("{} at {}", sentence(j), point(report, run)),
+                10,
+            )?;
+        }
+        return Ok(());
+    }
+    // Where there is room for doubt, the run that came nearest to failing.
+    let nearest = judged
+        .iter()
+        .filter_map(|(run, j)| Some((room(j)?, run, j)))
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((_, run, j)) = nearest
+        && judged.len() > 1
+    {
+        let told = format!("closest: {} at {}", sentence(j), point(report, run));
+        wrap(out, &told, 10)?;
+    }
+    Ok(())
+}
+
+/// How far from its nearest limit a measured value is, as a share of the limit; nothing where only one
+/// value will do.
+fn room(j: &Judgement) -> Option<f64> {
+    if j.least == j.most {
+        return None;
+    }
+    let measured = j.measured?;
+    let from = |limit: f64| match measured == limit {
+        true => 0.0,
+        false => ((measured - limit) / limit).abs(),
+    };
+    [j.least, j.most]
+        .into_iter()
+        .flatten()
+        .map(from)
+        .reduce(f64::min)
+}
+
+fn write_network(out: &mut String, run: &Run) -> std::fmt::Result {
     let n = &run.network;
     let each = |values: &[u64], unit: Unit| {
         let values: Vec<_> = values.iter().map(|&v| unit.show(v as f64)).collect();
         values.join("/")
     };
+    let plural = |n: usize, one: &str, many: &str| match n {
+        1 => format!("1 {one}"),
+        n => format!("{n} {many}"),
+    };
+    let mut parts = vec![plural(n.hosts, "host", "hosts")];
+    if n.switches > 0 {
+        parts.push(plural(n.switches, "switch", "switches"));
+    }
+    let links = plural(n.links, "link", "links");
+    parts.push(format!("{links} of {}", each(&n.rates_bps, Unit::Rate)));
     writeln!(
         out,
-        "network: {}, {} hosts, {} switches, {} links of {}, {}; seed {}",
+        "{}: {}, {} one way",
         n.shape,
-        n.hosts,
-        n.switches,
-        n.links,
-        each(&n.rates_bps, Unit::Rate),
-        each(&n.delays_ps, Unit::Span),
-        run.seed
-    )?;
-    let ended = match run.ended {
-        Ended::Dry => "nothing left to do",
-        Ended::Stop => "stop time",
-        Ended::EventLimit => "EVENT LIMIT",
-    };
-    writeln!(
-        out,
-        "ended:   at {} after {} events: {ended}",
-        Unit::Span.show(run.time_ps as f64),
-        run.events
-    )?;
-    for load in &run.traffic {
-        write_load(out, load)?;
-    }
-    write_members(out, run)?;
-    for fault in &run.faults {
-        writeln!(
-            out,
-            "fault {}: hit {} of {} packets",
-            fault.name, fault.hits, fault.seen
-        )?;
-        for hit in fault.packets.iter().take(HITS) {
-            writeln!(
-                out,
-                "    {:>12} {} {} qp {:#08x} psn {}: {}",
-                Unit::Span.show(hit.time_ps as f64),
-                hit.link,
-                hit.opcode,
-                hit.qp,
-                hit.psn,
-                hit.action
-            )?;
-        }
-        let more = fault.hits.saturating_sub(HITS as u64);
-        if more > 0 {
-            writeln!(out, "    ... and {more} more")?;
-        }
-    }
-    for j in &run.expectations {
-        let verdict = if j.held { "held  " } else { "FAILED" };
-        let of =
-            j.of.as_ref()
-                .map_or(String::new(), |of| format!(" of {of}"));
-        let measured = show(j.measured, j.metric.unit());
-        write!(
-            out,
-            "{verdict} {}{of} is {measured}: {}",
-            j.metric, j.wanted
-        )?;
-        match &j.because {
-            Some(why) => writeln!(out, " ({})", why.trim())?,
-            None => writeln!(out)?,
-        }
-    }
-    if run.skipped > 0 {
-        writeln!(
-            out,
-            "{} expectations compare with a point that was not run",
-            run.skipped
-        )?;
-    }
-    Ok(())
-}
-
-fn write_load(out: &mut String, load: &TrafficReport) -> std::fmt::Result {
-    write!(
-        out,
-        "traffic {}: {} of {} on {} qp: {} messages, goodput {}",
-        load.name,
-        load.operation,
-        Unit::Size.show(load.size as f64),
-        load.queue_pairs,
-        load.messages,
-        Unit::Rate.show(load.goodput_bps as f64)
-    )?;
-    if let Some(share) = load.goodput_share() {
-        write!(out, " ({:.2}% of loss-free)", share * 100.0)?;
-    }
-    writeln!(out)?;
-    let completions: Vec<_> = load
-        .completions
-        .iter()
-        .filter(|&(_, &n)| n > 0)
-        .map(|(status, n)| format!("{n} {status}"))
-        .collect();
-    let completions = match completions.is_empty() {
-        true => "none".to_string(),
-        false => completions.join(", "),
-    };
-    writeln!(
-        out,
-        "    completions: {completions}; received {}; unfinished {}",
-        load.received, load.unfinished
-    )?;
-    if let Some(l) = &load.latency {
-        let show = |ps| Unit::Span.show(ps as f64);
-        writeln!(
-            out,
-            "    latency: min {}, p50 {}, p99 {}, p99.9 {}, max {}",
-            show(l.min_ps),
-            show(l.p50_ps),
-            show(l.p99_ps),
-            show(l.p999_ps),
-            show(l.max_ps)
-        )?;
-    }
-    let c = &load.counts;
-    writeln!(
-        out,
-        "    retransmissions {}, timeouts {}, NAKs {} (sequence {}, rnr {}, other {})",
-        c.retransmissions,
-        c.timeouts,
-        c.naks.total(),
-        c.naks.sequence,
-        c.naks.rnr,
-        c.naks.total() - c.naks.sequence - c.naks.rnr
+        parts.join(", "),
+        each(&n.delays_ps, Unit::Span)
     )
 }
 
-fn write_members(out: &mut String, run: &Run) -> std::fmt::Result {
-    for host in run.hosts.iter().take(MEMBERS) {
-        let c = &host.counts;
-        writeln!(
+/// Everything about one run.
+fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
+    write_network(out, run)?;
+    let ended = match run.ended {
+        Ended::Dry => "nothing was left to do",
+        Ended::Stop => "its stop time",
+        Ended::EventLimit => "the EVENT LIMIT",
+    };
+    writeln!(
+        out,
+        "ran for {} until {ended}: {} events, seed {}",
+        Unit::Span.show(run.time_ps as f64),
+        run.events,
+        run.seed
+    )?;
+    write_loads(out, run);
+    write_members(out, run);
+    for fault in &run.faults {
+        write_fault(out, fault)?;
+    }
+    if !run.captures.is_empty() {
+        writeln!(out, "\ncaptures")?;
+    }
+    for c in &run.captures {
+        let of = match c.links.as_slice() {
+            [first, .., last] if c.links.len() > 4 => format!("{first} ... {last}"),
+            links => links.join(", "),
+        };
+        writeln!(out, "  {}: {} frames of {of}", c.file, c.frames)?;
+    }
+    if !run.expectations.is_empty() {
+        writeln!(out, "\nexpectations")?;
+    }
+    for j in &run.expectations {
+        write_judgement(out, j)?;
+    }
+    write_skipped(out, run.skipped)
+}
+
+fn write_skipped(out: &mut String, skipped: usize) -> std::fmt::Result {
+    match skipped {
+        0 => Ok(()),
+        n => writeln!(
             out,
-            "host {}: sent {}, received {}, duplicates {}, out of sequence {}, bad ICRC {}",
-            host.name,
+            "  {n} left out: they compare with a run that --set took away"
+        ),
+    }
+}
+
+fn write_judgement(out: &mut String, j: &Judgement) -> std::fmt::Result {
+    let verdict = if j.held { "held  " } else { "FAILED" };
+    let of = j.of.as_ref();
+    let of = of.map_or(String::new(), |of| format!(" of {of}"));
+    let measured = show(j.measured, j.metric.unit());
+    writeln!(
+        out,
+        "  {verdict}  {}{of} is {measured}: {}",
+        j.metric, j.wanted
+    )?;
+    match &j.because {
+        Some(why) => wrap(out, &format!("because {}", why.trim()), 10),
+        None => Ok(()),
+    }
+}
+
+/// A heading, and rows in columns under it; `left` are those to the left.
+fn section(out: &mut String, head: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
+    let mut all = vec![head.iter().map(|s| s.to_string()).collect()];
+    all.extend(rows);
+    out.push('\n');
+    out.push_str(&grid(&all, left));
+}
+
+fn write_loads(out: &mut String, run: &Run) {
+    let span = |ps: Option<u64>| show(ps.map(|ps| ps as f64), Unit::Span);
+    let mut rows = Vec::new();
+    for load in &run.traffic {
+        let l = load.latency.as_ref();
+        rows.push(vec![
+            load.name.clone(),
+            load.operation.to_string(),
+            Unit::Size.show(load.size as f64),
+            load.queue_pairs.to_string(),
+            load.messages.to_string(),
+            load.unfinished.to_string(),
+            Unit::Rate.show(load.goodput_bps as f64),
+            span(l.map(|l| l.p50_ps)),
+            span(l.map(|l| l.p99_ps)),
+            span(l.map(|l| l.p999_ps)),
+            span(l.map(|l| l.max_ps)),
+        ]);
+    }
+    let head = [
+        "load", "does", "size", "qps", "messages", "left", "goodput", "p50", "p99", "p99.9", "max",
+    ];
+    section(out, &head, rows, &[0, 1]);
+    let mut rows = Vec::new();
+    for load in &run.traffic {
+        let c = &load.counts;
+        let completions: Vec<_> = load
+            .completions
+            .iter()
+            .filter(|&(_, &n)| n > 0)
+            .map(|(status, n)| format!("{n} {status}"))
+            .collect();
+        let completions = match completions.is_empty() {
+            true => "none".to_string(),
+            false => completions.join(", "),
+        };
+        let mut row = vec![
+            load.name.clone(),
+            c.packets_sent.to_string(),
+            c.retransmissions.to_string(),
+            c.timeouts.to_string(),
+            c.acks.to_string(),
+            c.naks.sequence.to_string(),
+            c.naks.rnr.to_string(),
+            (c.naks.total() - c.naks.sequence - c.naks.rnr).to_string(),
+            load.received.to_string(),
+            completions,
+        ];
+        if load.damaged > 0 {
+            row.push(format!("DAMAGED DATA on {} qps", load.damaged));
+        }
+        rows.push(row);
+    }
+    let head = [
+        "load",
+        "packets",
+        "resent",
+        "timeouts",
+        "ACKs",
+        "seq NAKs",
+        "RNR NAKs",
+        "other",
+        "receives",
+        "completions",
+    ];
+    section(out, &head, rows, &[0, 9]);
+    for load in &run.traffic {
+        let Some(share) = load.goodput_share() else {
+            continue;
+        };
+        let _ = write!(
+            out,
+            "\n{} kept {:.2}% of its goodput without loss",
+            load.name,
+            share * 100.0
+        );
+        if let Some(law) = load.law_share {
+            let _ = write!(out, "; the law says {:.2}%", law * 100.0);
+        }
+        out.push('\n');
+    }
+}
+
+fn write_members(out: &mut String, run: &Run) {
+    let more = |out: &mut String, n: usize, what: &str| {
+        if n > MEMBERS {
+            let _ = writeln!(out, "... and {} more {what}", n - MEMBERS);
+        }
+    };
+    let hosts = run.hosts.iter().take(MEMBERS).map(|host| {
+        let c = &host.counts;
+        let numbers = [
             c.packets_sent,
             c.packets_received,
             c.duplicates,
             c.out_of_sequence,
-            c.bad_icrc
-        )?;
-    }
-    if run.hosts.len() > MEMBERS {
-        writeln!(out, "... and {} more hosts", run.hosts.len() - MEMBERS)?;
-    }
-    for way in run.links.iter().take(MEMBERS) {
-        writeln!(
-            out,
-            "link {}: {} frames, {:.2}% used, queue up to {}, drops {} (fault {}, queue {}, corrupt {})",
-            way.name,
-            way.frames,
-            way.utilisation * 100.0,
+            c.bad_icrc,
+        ];
+        let cells = numbers.iter().map(u64::to_string);
+        [host.name.clone()].into_iter().chain(cells).collect()
+    });
+    let head = [
+        "host",
+        "sent",
+        "received",
+        "duplicates",
+        "out of sequence",
+        "bad ICRC",
+    ];
+    section(out, &head, hosts.collect(), &[0]);
+    more(out, run.hosts.len(), "hosts");
+    let links = run.links.iter().take(MEMBERS).map(|way| {
+        vec![
+            way.name.clone(),
+            way.frames.to_string(),
+            format!("{:.2}%", way.utilisation * 100.0),
             Unit::Size.show(way.queue_max as f64),
-            way.drops.total(),
-            way.drops.fault,
-            way.drops.queue,
-            way.drops.corrupt
-        )?;
+            drops(way),
+        ]
+    });
+    let head = ["link", "frames", "used", "longest queue", "drops"];
+    section(out, &head, links.collect(), &[0, 4]);
+    more(out, run.links.len(), "directions of links");
+}
+
+/// Drops with their causes.
+fn drops(way: &WayReport) -> String {
+    let d = &way.drops;
+    let causes: Vec<_> = [
+        ("fault", d.fault),
+        ("full queue", d.queue),
+        ("bad FCS", d.corrupt),
+        ("other", d.other),
+    ]
+    .into_iter()
+    .filter(|&(_, n)| n > 0)
+    .map(|(cause, n)| format!("{n} {cause}"))
+    .collect();
+    match causes.is_empty() {
+        true => "0".to_string(),
+        false => causes.join(", "),
     }
-    if run.links.len() > MEMBERS {
-        writeln!(out, "... and {} more directions", run.links.len() - MEMBERS)?;
+}
+
+fn write_fault(out: &mut String, fault: &FaultReport) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\nfault {} hit {} of {} packets",
+        fault.name, fault.hits, fault.seen
+    )?;
+    let mut rows = Vec::new();
+    for hit in fault.packets.iter().take(HITS) {
+        let mut told = hit.action.clone();
+        if let (Some(copy), Some(round)) = (hit.copy, hit.round) {
+            told.push_str(&format!(" (copy {copy}, round {round})"));
+        }
+        rows.push(vec![
+            format!("  {}", Unit::Span.show(hit.time_ps as f64)),
+            hit.link.clone(),
+            hit.opcode.clone(),
+            format!("to qp {:#x}", hit.qp),
+            format!("psn {}", hit.psn),
+            told,
+        ]);
     }
-    Ok(())
+    out.push_str(&grid(&rows, &[0, 1, 2, 3, 4, 5]));
+    match fault.hits.saturating_sub(rows.len() as u64) {
+        0 => Ok(()),
+        more => writeln!(out, "  ... and {more} more"),
+    }
+}
+
+/// Writes `text` in lines that end before [`WIDTH`], each behind `indent` blanks.
+fn wrap(out: &mut String, text: &str, indent: usize) -> std::fmt::Result {
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if used > 0 && used + 1 + width > WIDTH {
+            out.push('\n');
+            used = 0;
+        }
+        if used == 0 {
+            write!(out, "{:indent$}{word}", "")?;
+            used = indent + width;
+        } else {
+            write!(out, " {word}")?;
+            used += 1 + width;
+        }
+    }
+    writeln!(out)
 }

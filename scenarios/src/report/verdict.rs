@@ -37,6 +37,9 @@ pub struct Judgement {
 
 /// Judges the expectations of every point of `plan` against `runs`, one for each point in order.
 pub fn judge(plan: &Plan, runs: &mut [Run]) {
+    for (point, run) in plan.points.iter().zip(runs.iter_mut()) {
+        predict(&point.scenario, run);
+    }
     let mut all = Vec::new();
     for (n, point) in plan.points.iter().enumerate() {
         let judgements: Vec<Judgement> = point
@@ -67,6 +70,36 @@ pub fn needs_clean_run(scenario: &Scenario) -> bool {
                 )
             })
     })
+}
+
+/// Notes in `run` what a law predicts for the loads that an expectation lays beside one.
+fn predict(scenario: &Scenario, run: &mut Run) {
+    for e in &scenario.expectations {
+        for operand in e.check.operands() {
+            let Operand::Law { law, .. } = operand else {
+                continue;
+            };
+            let index = load_of(e);
+            if let Some(load) = run.traffic.get_mut(index) {
+                load.law_share = predicted(scenario, *law, index);
+            }
+        }
+    }
+}
+
+/// The load that an expectation of a goodput is about.
+fn load_of(e: &Expectation) -> usize {
+    match e.of {
+        Of::Traffic(n) => n,
+        _ => 0,
+    }
+}
+
+/// The share of the loss-free goodput that a law leaves a load.
+fn predicted(scenario: &Scenario, law: Law, load: usize) -> Option<f64> {
+    match law {
+        Law::GoBackN => Some(GoBackN::of(scenario, scenario.traffic.get(load)?)?.share()),
+    }
 }
 
 fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Judgement {
@@ -142,13 +175,8 @@ fn evaluate(
             Some(run.measure(*metric, of)? * times.get())
         }
         Operand::Law { law, times } => {
-            let index = match e.of {
-                Of::Traffic(n) => n,
-                _ => 0,
-            };
-            let share = match law {
-                Law::GoBackN => GoBackN::of(scenario, scenario.traffic.get(index)?)?.share(),
-            };
+            let index = load_of(e);
+            let share = predicted(scenario, *law, index)?;
             let value = match e.metric {
                 Metric::GoodputShare => share,
                 _ => {
@@ -299,12 +327,14 @@ mod tests {
                 queue_pairs: 1,
                 goodput_bps,
                 clean_goodput_bps: Some(100_000_000_000),
+                law_share: None,
                 duration_ps: 5_000_000,
                 messages: 1,
                 unfinished: 0,
                 bytes: 1 << 20,
                 completions: [(Status::Success, 1)].into(),
                 received: 0,
+                damaged: 0,
                 latency: None,
                 counts: Counts::default(),
             }],
@@ -318,6 +348,7 @@ mod tests {
                 .collect(),
             links: vec![way("h0->h1", drops), way("h1->h0", 0)],
             faults: Vec::new(),
+            captures: Vec::new(),
             expectations: Vec::new(),
             skipped: 0,
         }
@@ -354,12 +385,14 @@ mod tests {
     #[test]
     fn the_forms_of_a_report_say_the_same() {
         let report = both();
-        let shown = text::render(&report);
+        let shown = text::render(&report, text::Detail::Table);
         for part in [
             "-- link.loss = 0.001",
-            "held   goodput of flow is 95Gbps: at least 50Gbps (the link is fast)",
-            "FAILED goodput of flow is 40Gbps: at least 50Gbps",
+            "  held    goodput of flow is 95Gbps: at least 50Gbps\n          because the link is fast\n",
+            "  FAILED  goodput of flow is 40Gbps: at least 50Gbps",
+            "  FAILED  goodput of flow: 1 of 2 runs\n",
             "latency.p99 of flow is -: at most 1us",
+            "flow kept 40.00% of its goodput without loss; the law says 39.34%",
             "FAILED: 6 of 9 expectations",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
@@ -371,11 +404,16 @@ mod tests {
         assert_eq!(first["held"], false);
         assert_eq!(first["runs"][1]["expectations"][4]["held"], true);
         assert_eq!(first["runs"][0]["traffic"][0]["completions"]["success"], 1);
+        let law = report.runs[1].traffic[0].law_share.unwrap();
         assert_eq!(
             table::csv(&report),
-            "link.loss,goodput (bits-per-second),goodput-share,retransmissions,naks.sequence,timeouts,\
-             drops,verdict\n0,95000000000,0.95,0,0,0,0,FAILED\n0.001,40000000000,0.4,0,0,0,3,FAILED\n"
+            "link.loss,goodput (bits-per-second),goodput-share,law,retransmissions,naks.sequence,\
+             timeouts,drops,verdict\n"
+                .to_string()
+                + &format!(
+                    "0,95000000000,0.95,1,0,0,0,0,FAILED\n0.001,40000000000,0.4,{law},0,0,0,3,FAILED\n"
+                )
         );
-        assert_eq!(table::render(&report).lines().count(), 3);
+        assert_eq!(table::render(&report).lines().count(), 4);
     }
 }

@@ -1,8 +1,34 @@
 //! Runs a plan: scenario in, report out.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | one run after the other, several at a time |
+//! | `build` | from a scenario to a network of cards with its faults and loads |
+//! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
+//! | `measure` | from a network that has run to the report of the run |
+//! | `recordings` | which captures are made, and what their files are called |
+//! | `twins` | the runs without loss that goodput is compared with |
 
-use crate::format::Plan;
-use crate::report::Report;
+mod build;
+mod measure;
+mod recordings;
+mod twins;
+mod watch;
+
+use crate::format::{Plan, Point, Scenario};
+use crate::report::{CaptureReport, Ended, Report, Run, verdict};
+use softroce_sim::card::CreateError;
+use softroce_sim::fabric::Network;
+use softroce_sim::fabric::TopologyError;
+use softroce_sim::fabric::faults::FaultError;
+use softroce_sim::fabric::machine::{FlowError, Machine};
+use softroce_sim::time::{Span, Time};
+use std::cmp::Reverse;
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use watch::{Recording, Watch};
 
 /// How a plan is run.
 #[derive(Clone, Debug, Default)]
@@ -18,15 +44,63 @@ pub struct Options {
 /// Why a plan was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The simulator is not part of this build.
-    #[error("this build reads and checks scenarios but has no simulator to run them")]
-    NoSimulator,
+    /// The network cannot be built.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A card cannot be made.
+    #[error("the card of host \"{host}\": {source}")]
+    Card {
+        /// The host.
+        host: String,
+        /// Why.
+        source: CreateError,
+    },
+    /// A load cannot be set up.
+    #[error("traffic \"{load}\": {source}")]
+    Load {
+        /// The load.
+        load: String,
+        /// Why.
+        source: FlowError,
+    },
+    /// A fault makes no sense.
+    #[error("fault \"{fault}\": {source}")]
+    Fault {
+        /// The fault.
+        fault: String,
+        /// Why.
+        source: FaultError,
+    },
+    /// A link to record is not there.
+    #[error("no link is called \"{0}\"")]
+    UnknownLink(String),
+    /// A capture cannot be written.
+    #[error("{}: {source}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
-/// Is told how many runs of how many are done.
-pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+/// How far the runs of a plan are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Done {
+    /// Runs that have ended, those without loss among them.
+    pub runs: usize,
+    /// Of how many.
+    pub of: usize,
+    /// How much of it all is done, from 0 to 1, by virtual time.
+    pub share: f64,
+}
+
+/// Is told now and then how far the runs are, by any thread.
+pub type Progress<'a> = &'a (dyn Fn(Done) + Sync);
 
 /// Runs every point of `plan`, which is reported under `name`.
+///
+/// The report is the same to the byte for the same plan, whatever the number of threads.
 ///
 /// # Errors
 ///
@@ -37,6 +111,210 @@ pub fn run(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Report, RunError> {
-    let _ = (name, plan, options, progress);
-    Err(RunError::NoSimulator)
+    let twins = twins::of(plan);
+    let mut jobs = Vec::new();
+    for (n, point) in plan.points.iter().enumerate() {
+        let place = (plan.points.len() > 1).then_some((n, plan.points.len()));
+        let recordings = recordings::of(name, &point.scenario, place, options)?;
+        jobs.push(Job::Point(point, recordings));
+    }
+    jobs.extend(twins.scenarios.iter().map(Job::Twin));
+    let (mut runs, mut clean) = (Vec::new(), Vec::new());
+    for result in all(&jobs, options.threads, progress)? {
+        match result {
+            Outcome::Run(run) => runs.push(*run),
+            Outcome::Clean(goodput) => clean.push(goodput),
+        }
+    }
+    if twins::asked(plan) {
+        for (run, twin) in runs.iter_mut().zip(&twins.by_point) {
+            for (n, load) in run.traffic.iter_mut().enumerate() {
+                // Without faults and loss a run is its own twin.
+                let twin = twin.map(|twin| clean[twin][n]);
+                load.clean_goodput_bps = twin.or(Some(load.goodput_bps));
+            }
+        }
+    }
+    Ok(verdict::report(name, plan, runs))
+}
+
+/// Something to run.
+enum Job<'a> {
+    /// A point of the plan, and what is recorded of it.
+    Point(&'a Point, Vec<Recording>),
+    /// A scenario without loss, for its goodput.
+    Twin(&'a Scenario),
+}
+
+impl Job<'_> {
+    /// How far it goes at most. A twin with endless loads ends long before.
+    fn stop(&self) -> Span {
+        match self {
+            Job::Point(point, _) => point.scenario.stop,
+            Job::Twin(_) => Span::ZERO,
+        }
+    }
+}
+
+/// What came out of a job.
+enum Outcome {
+    Run(Box<Run>),
+    /// Goodput of each load, in bits per second.
+    Clean(Vec<u64>),
+}
+
+/// Runs all jobs on `threads` threads and gives what came out in their order.
+fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<Outcome>, RunError> {
+    let threads = match threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        n => n,
+    };
+    let meter = Meter {
+        runs: AtomicUsize::new(0),
+        parts: AtomicU64::new(0),
+        of: jobs.len(),
+        progress,
+    };
+    // The longest first, so that none of them is left alone at the end.
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|&n| Reverse(jobs[n].stop()));
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let results: Vec<Mutex<Option<Result<Outcome, RunError>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(jobs.len()) {
+            scope.spawn(|| {
+                while let Some((job, slot)) = {
+                    let n = order.get(next.fetch_add(1, Ordering::Relaxed));
+                    n.map(|&n| (&jobs[n], &results[n]))
+                } && !failed.load(Ordering::Relaxed)
+                {
+                    let part = meter.part();
+                    let result = match job {
+                        Job::Point(point, recordings) => point_run(point, recordings, part),
+                        Job::Twin(scenario) => twins::run(scenario, part).map(Outcome::Clean),
+                    };
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    if let Ok(mut slot) = slot.lock() {
+                        *slot = Some(result);
+                    }
+                }
+            });
+        }
+    });
+    // Jobs are left out only after a failure, which then is what comes out.
+    results
+        .into_iter()
+        .filter_map(|slot| slot.into_inner().ok().flatten())
+        .collect()
+}
+
+/// Adds up how far the runs are.
+struct Meter<'a> {
+    runs: AtomicUsize,
+    /// In parts of a run.
+    parts: AtomicU64,
+    of: usize,
+    progress: Progress<'a>,
+}
+
+/// Parts of a run that are told apart.
+const PARTS: u64 = 1000;
+
+impl Meter<'_> {
+    fn part(&self) -> Part<'_> {
+        Part {
+            meter: self,
+            told: 0,
+        }
+    }
+
+    fn tell(&self) {
+        let parts = self.parts.load(Ordering::Relaxed);
+        (self.progress)(Done {
+            runs: self.runs.load(Ordering::Relaxed),
+            of: self.of,
+            share: parts as f64 / (PARTS * self.of as u64) as f64,
+        });
+    }
+}
+
+/// One run's part of the progress; when it is gone, the run has ended.
+struct Part<'a> {
+    meter: &'a Meter<'a>,
+    told: u64,
+}
+
+impl Part<'_> {
+    /// The run has come so far of `stop`.
+    fn at(&mut self, now: Time, stop: Span) {
+        let parts = u128::from(now.as_ps()) * u128::from(PARTS) / u128::from(stop.as_ps().max(1));
+        let parts = u64::try_from(parts).map_or(PARTS, |parts| parts.min(PARTS));
+        self.meter
+            .parts
+            .fetch_add(parts - self.told, Ordering::Relaxed);
+        self.told = parts;
+        self.meter.tell();
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.meter.runs.fetch_add(1, Ordering::Relaxed);
+        self.meter
+            .parts
+            .fetch_add(PARTS - self.told, Ordering::Relaxed);
+        self.meter.tell();
+    }
+}
+
+fn point_run(
+    point: &Point,
+    recordings: &[Recording],
+    mut part: Part<'_>,
+) -> Result<Outcome, RunError> {
+    let scenario = &point.scenario;
+    let mut built = build::build(scenario, recordings)?;
+    let stop = Time::ZERO + scenario.stop;
+    let ended = go(&mut built.network, scenario, stop, &mut part);
+    let mut run = measure::run(point, &built, ended);
+    let (watch, _) = built.network.into_parts();
+    for (recording, frames) in watch.finish()? {
+        let network = &scenario.network;
+        let links = recording.ways.iter().map(|&w| network.way_name(w));
+        run.captures.push(CaptureReport {
+            links: links.collect(),
+            file: recording.file,
+            frames,
+        });
+    }
+    Ok(Outcome::Run(Box::new(run)))
+}
+
+/// Events between two looks at how far a run is: a fraction of a second.
+const BATCH: u64 = 1 << 20;
+
+/// Runs a network until `until`, which then is the present unless it ends before.
+fn go(
+    network: &mut Network<Machine, Watch>,
+    scenario: &Scenario,
+    until: Time,
+    part: &mut Part<'_>,
+) -> Ended {
+    loop {
+        let left = scenario.event_limit.saturating_sub(network.event_count());
+        let most = left.min(BATCH);
+        let handled = network.run_events(until, most);
+        match network.next_event() {
+            None => return Ended::Dry,
+            Some(at) if at > until => {
+                network.run_until(until);
+                return Ended::Stop;
+            }
+            Some(_) if handled == left => return Ended::EventLimit,
+            Some(_) => {}
+        }
+        part.at(network.now(), scenario.stop);
+    }
 }

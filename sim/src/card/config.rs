@@ -1,5 +1,6 @@
 //! What a card is like: its address, its habits and its reaction times.
 
+use super::profile::{self, Profile};
 use super::qp::attributes::Mtu;
 use super::recovery::Recovery;
 use crate::time::Span;
@@ -19,6 +20,8 @@ pub struct CardConfig {
     pub encapsulation: Encapsulation,
     /// MTU of its port, the largest path MTU there is: what a datagram may carry.
     pub port_mtu: Mtu,
+    /// Habits of the kind of card it is.
+    pub profile: Profile,
     /// Recovery from loss.
     pub recovery: &'static dyn Recovery,
     /// Request packets after which an acknowledgement is asked for within a message; the last packet of
@@ -46,9 +49,9 @@ pub struct Timing {
 }
 
 impl CardConfig {
-    /// A card called `name` at `gid` and `mac`, with go-back-N and an acknowledgement every 32 packets
-    /// of a long message.
+    /// A card called `name` at `gid` and `mac`, with the habits of the specification and go-back-N.
     pub fn new(name: impl Into<String>, gid: Gid, mac: MacAddr) -> CardConfig {
+        let profile = profile::SPEC.clone();
         CardConfig {
             name: name.into(),
             gid,
@@ -56,10 +59,20 @@ impl CardConfig {
             encapsulation: Encapsulation::RoceV2,
             port_mtu: Mtu::M4096,
             recovery: super::recovery::GO_BACK_N,
-            ack_every: 32,
-            credits: true,
+            ack_every: profile.ack_every,
+            credits: profile.credits,
+            profile,
             ack_priority: None,
             timing: Timing::default(),
         }
+    }
+
+    /// With other habits, those that have a parameter of their own here included.
+    #[must_use]
+    pub fn with_profile(mut self, profile: &Profile) -> CardConfig {
+        self.ack_every = profile.ack_every;
+        self.credits = profile.credits;
+        self.profile = profile.clone();
+        self
     }
 }

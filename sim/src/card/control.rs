@@ -13,7 +13,7 @@ use crate::memory::{
     WindowError, WindowType,
 };
 use crate::time::Time;
-use crate::wire::{Gid, QpNumber, RemoteKey, Route};
+use crate::wire::{Gid, QpNumber, RemoteKey, Route, source_port};
 
 /// The most entries of a completion queue (ConnectX: 4,194,303).
 pub const MAX_CQE: u32 = (1 << 22) - 1;
@@ -278,7 +278,7 @@ impl Card {
         for cq in [init.send_cq, init.recv_cq] {
             self.cq(cq)?;
         }
-        if self.qps.len() == MAX_QP as usize {
+        if self.qps.len() == MAX_QP as usize && self.freed.is_empty() {
             return Err(CreateError::Full);
         }
         let (recv_writer, recv) = match init.srq {
@@ -294,19 +294,25 @@ impl Card {
                 _ => return Err(CreateError::UnknownSrq(srq)),
             },
         };
-        let number = QpNumber::new(self.first_qp + self.qps.len() as u32);
+        let index = if self.qps.len() < MAX_QP as usize {
+            self.qps.push(None);
+            self.qps.len() - 1
+        } else {
+            self.freed.pop_front().ok_or(CreateError::Full)? as usize
+        };
+        let number = QpNumber::new(self.first_qp + index as u32);
         let (send_writer, send) = work_queue(init.max_send_wr, init.max_send_sge);
         let (chunk_writer, chunks) =
             ring(init.max_send_wr * init.max_inline.div_ceil(CHUNK as u32));
         let state = SharedState::new(State::Reset);
-        self.qps.push(Some(Box::new(Qp::new(
+        self.qps[index] = Some(Box::new(Qp::new(
             number,
             *init,
             state.clone(),
             send,
             chunks,
             recv,
-        ))));
+        )));
         for cq in [init.send_cq, init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users += 1;
         }
@@ -322,7 +328,7 @@ impl Card {
     }
 
     /// Destroys a queue pair. What is queued vanishes; packets for it are dropped from here on. Its number
-    /// is not given out again. One that is attached to a multicast group is not destroyed (o10-2.2.3).
+    /// is given out again only after all others. One that is attached to a multicast group is not destroyed (o10-2.2.3).
     pub fn destroy_qp(&mut self, number: QpNumber) -> Result<(), CreateError> {
         let index = self
             .index_of(number)
@@ -340,6 +346,7 @@ impl Card {
         // Nobody would complete what is posted from here on.
         qp.forbid_posting();
         self.counters += &qp.counters;
+        self.freed.push_back(index as u32);
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
         }
@@ -497,17 +504,13 @@ impl Card {
         if address.dgid.ipv4().is_some() != config.gid.ipv4().is_some() {
             return Err(ModifyError::Unreachable(address.dgid));
         }
-        // Constant per connection, different between connections (A17.3.2.1): the dynamic range, chosen
-        // by a fold of the two numbers as Linux does.
-        let fold = u64::from(number.get()) * u64::from(dest.get());
-        let fold = fold ^ fold >> 20 ^ fold >> 40;
         let route = Route {
             encapsulation: config.encapsulation,
             src_mac: config.mac,
             dst_mac: address.dmac,
             src: config.gid,
             dst: address.dgid,
-            udp_src: address.udp_src.unwrap_or(0xc000 | (fold & 0x3fff) as u16),
+            udp_src: address.udp_src.unwrap_or_else(|| source_port(number, dest)),
             vlan: address.vlan,
             dscp: address.traffic_class >> 2,
             hop_limit: address.hop_limit,
@@ -519,8 +522,43 @@ impl Card {
             own: config.gid,
             peer: address.dgid,
             hop_limit: address.hop_limit,
+            mig_req: config.profile.mig_req,
             priority: address.sl,
             response_priority: config.ack_priority.unwrap_or(address.sl),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::CardConfig;
+    use crate::wire::{MacAddr, RouteTable};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn numbers_come_back_after_all_others() {
+        let gid = Ipv4Addr::new(10, 0, 0, 1).into();
+        let mut card = Card::new(
+            CardConfig::new("a", gid, MacAddr::default()),
+            1,
+            RouteTable::new(),
+        );
+        let (pd, cq) = (card.alloc_pd(), card.create_cq(1).unwrap());
+        let init = QpInit::new(QpType::Rc, pd, cq.id(), 1);
+        let first = card.create_qp(&init).unwrap().number();
+        card.destroy_qp(first).unwrap();
+        for i in 1..MAX_QP {
+            let number = card.create_qp(&init).unwrap().number();
+            assert_eq!(number.get(), first.get() + i);
+            if i > 4 {
+                card.destroy_qp(number).unwrap();
+            }
+        }
+        assert_eq!(card.create_qp(&init).unwrap().number(), first);
+        assert_eq!(
+            card.create_qp(&init).unwrap().number().get(),
+            first.get() + 5
+        );
     }
 }

@@ -22,6 +22,8 @@ pub struct Card {
     /// By number, from `first_qp` on; a destroyed one leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
+    /// Places of destroyed queue pairs, the longest empty first.
+    pub(super) freed: VecDeque<u32>,
     /// Of packets for no queue pair, and of queue pairs that are destroyed.
     pub(super) counters: Counters,
     /// Multicast groups, and the queue pairs attached to each, by place.
@@ -62,6 +64,7 @@ impl Card {
             routes,
             qps: Vec::new(),
             first_qp,
+            freed: VecDeque::new(),
             groups: Vec::new(),
             counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
@@ -248,8 +251,9 @@ impl Card {
         outcome
     }
 
-    /// Looks after deadlines that have come. Calling it early does no harm.
-    pub fn advance(&mut self, now: Time) {
+    /// Looks after deadlines that have come; false if there are none. Calling it early does no harm.
+    pub fn advance(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some(&Reverse((at, index))) = self.timers.peek() {
             if at > now {
                 break;
@@ -261,10 +265,11 @@ impl Card {
             };
             // Its entries come up in the order of their times.
             if qp.armed.pop().is_some() {
-                qp.requester_timeout(now, &mut self.desk);
+                any |= qp.requester_timeout(now, &mut self.desk);
                 self.after(index);
             }
         }
+        any
     }
 
     /// The next packet whose priority is in `ready`.

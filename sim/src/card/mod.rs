@@ -9,7 +9,8 @@
 //! | [`work`], [`program`] | work requests and completions, and the handles a program has |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
-//! | [`env`] | what a card asks of its driver |
+//! | [`profile`] | how a spec-exact card and Linux' driver differ |
+//! | [`mod@env`] | what a card asks of its driver |
 //! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
 //! | [`codes`] | encoded times and credits |
 //!
@@ -28,6 +29,7 @@ mod control;
 pub mod counters;
 mod engine;
 pub mod env;
+pub mod profile;
 pub mod program;
 pub mod qp;
 pub mod queue;
@@ -40,6 +42,7 @@ pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
+pub use profile::Profile;
 pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::State;
 pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};

@@ -140,7 +140,9 @@ impl Host for Bare {
     }
 
     #[inline]
-    fn advance<E: Env>(&mut self, _now: Time, _env: &mut E) {}
+    fn advance<E: Env>(&mut self, _now: Time, _env: &mut E) -> bool {
+        false
+    }
 
     #[inline]
     fn next_packet<E: Env>(&mut self, _: Time, ready: PriorityMask, env: &mut E) -> Option<Packet> {

@@ -13,7 +13,8 @@ pub trait Host {
     fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E);
 
     /// Time has reached what [`Host::next_timeout`] asked for (or later, or sooner: the host checks).
-    fn advance<E: Env>(&mut self, now: Time, env: &mut E);
+    /// False if there was nothing to do.
+    fn advance<E: Env>(&mut self, now: Time, env: &mut E) -> bool;
 
     /// The next packet whose priority is in `ready`, if there is one. The network owns its payload from
     /// here on.

@@ -209,6 +209,8 @@ pub struct FlowStats {
     pub first_post: Option<Time>,
     /// When the latest message succeeded.
     pub last_success: Option<Time>,
+    /// When the latest message completed, with any status.
+    pub last_completion: Option<Time>,
     /// From posting to completion of each message that asked for one, in order, up to [`MAX_SAMPLES`].
     pub latencies: Vec<Span>,
     /// Receive requests completed, by status.
@@ -319,6 +321,11 @@ impl Machine {
     /// The queue pair of the flow at `index`.
     pub fn flow_qp(&self, index: usize) -> QpNumber {
         self.flows[index].qp.number()
+    }
+
+    /// The queue pair at the other end of a flow that this host receives, by its place among those.
+    pub fn receiver_qp(&self, index: usize) -> QpNumber {
+        self.receivers[index].qp.number()
     }
 
     /// True if every flow has posted all it will and has its completions, or has failed.
@@ -444,11 +451,14 @@ impl Machine {
         }
     }
 
-    fn start_what_is_due(&mut self, now: Time) {
+    /// Starts flows and receivers whose time has come; false if there are none.
+    fn start_what_is_due(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some(&Reverse((at, start))) = self.starts.peek()
             && at <= now
         {
             self.starts.pop();
+            any = true;
             match start {
                 Start::Flow(i) => {
                     if self.flows[i].post(now) {
@@ -458,6 +468,7 @@ impl Machine {
                 Start::Receiver(i) => self.receivers[i].fill(),
             }
         }
+        any
     }
 }
 
@@ -513,6 +524,7 @@ impl Flow {
         for _ in 0..n {
             posted = self.outstanding.pop_front().unwrap_or(now);
         }
+        self.stats.last_completion = Some(now);
         if c.status == Status::Success {
             self.stats.completed.count(c.status, n);
             self.stats.bytes += n * u64::from(self.spec.size);
@@ -582,10 +594,11 @@ impl Host for Machine {
         self.poll(now);
     }
 
-    fn advance<E: Env>(&mut self, now: Time, _env: &mut E) {
-        self.card.advance(now);
-        self.start_what_is_due(now);
+    fn advance<E: Env>(&mut self, now: Time, _env: &mut E) -> bool {
+        let acted = self.card.advance(now);
+        let started = self.start_what_is_due(now);
         self.poll(now);
+        acted || started
     }
 
     #[inline]
@@ -625,7 +638,21 @@ pub fn connect<O: Observer>(
     to: HostId,
     spec: &FlowSpec,
 ) -> Result<FlowId, FlowError> {
+    connect_ends(network, from, to, spec, spec)
+}
+
+/// As [`connect`], between two ends that are set up differently: the receiver's queue pair gets its
+/// service level, DSCP, timeout, retries, RNR waiting time and READ limit from `other`, all else is that
+/// of `spec`.
+pub fn connect_ends<O: Observer>(
+    network: &mut Network<Machine, O>,
+    from: HostId,
+    to: HostId,
+    spec: &FlowSpec,
+    other: &FlowSpec,
+) -> Result<FlowId, FlowError> {
     check(spec)?;
+    check(other)?;
     if from == to {
         return Err(FlowError::SameHost);
     }
@@ -636,7 +663,7 @@ pub fn connect<O: Observer>(
     let receiver = network.host_mut(to);
     let index = receiver.receivers.len();
     let (peer_qp, peer, peer_data) = receiver.end_point(spec, Role::Receiver(index))?;
-    receiver.bring_up(now, spec, &peer, &own)?;
+    receiver.bring_up(now, other, &peer, &own)?;
     receiver.receivers.push(Receiver {
         spec: spec.clone(),
         qp: peer_qp,

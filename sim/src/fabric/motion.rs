@@ -21,8 +21,8 @@ impl<H: Host, O: Observer> Network<H, O> {
     #[inline(never)]
     pub(super) fn work(&mut self, limit: Time, most: u64) -> u64 {
         let mut done = 0;
-        // The last timer that found nothing to do, and when something was done before it.
-        let mut idle = (0, Time::ZERO);
+        let before = self.handled;
+        let mut idle = self.idle;
         while done < most {
             let Some((time, source)) = self.medium.events.pop_until(limit) else {
                 break;
@@ -30,11 +30,12 @@ impl<H: Host, O: Observer> Network<H, O> {
             done += 1;
             let id = source / 2;
             let Some(channel) = self.channels.get_mut(id as usize) else {
-                let before = self.medium.clock;
+                let last = self.medium.clock;
                 self.medium.clock = time;
                 if !self.attend(source) {
-                    let since = if idle.0 + 1 == done { idle.1 } else { before };
-                    idle = (done, since);
+                    let number = before + done;
+                    let since = if idle.0 + 1 == number { idle.1 } else { last };
+                    idle = (number, since);
                 }
                 continue;
             };
@@ -54,12 +55,13 @@ impl<H: Host, O: Observer> Network<H, O> {
                 }
             }
         }
-        if done != 0 && idle.0 == done && self.medium.events.is_empty() {
+        self.idle = idle;
+        self.handled += done;
+        if done != 0 && idle.0 == self.handled && self.medium.events.is_empty() {
             // Timers that found nothing to do are not what a run ends with.
             self.medium.clock = idle.1;
             self.medium.events.restart(idle.1);
         }
-        self.handled += done;
         done
     }
 
@@ -78,10 +80,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         let station = &mut self.hosts[host as usize];
         station.timers.pop();
         let now = self.medium.clock;
-        let due = station.host.next_timeout() <= now;
-        if due {
-            station.host.advance(now, &mut self.medium.desk(host));
-        }
+        // Even then the host may find that its deadline has moved on.
+        let due = station.host.next_timeout() <= now
+            && station.host.advance(now, &mut self.medium.desk(host));
         self.settle(host);
         due
     }

@@ -1,7 +1,7 @@
 //! A network in virtual time, seen from outside: building, running, looking.
 
 use super::counters::ChannelCounters;
-use super::faults::{Fault, FaultError, FaultLog};
+use super::faults::{Fault, FaultCounts, FaultError, FaultLog};
 use super::host::Host;
 use super::link::{Channel, ChannelId, Direction, End};
 use super::medium::Medium;
@@ -32,6 +32,9 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Network<H, O = ()> {
     pub(super) handled: u64,
+    /// The number of the last event if it was a timer that found nothing to do, and when something was
+    /// done before it.
+    pub(super) idle: (u64, Time),
     pub(super) channels: Vec<Channel>,
     pub(super) forwarding: Forwarding,
     pub(super) hosts: Vec<Station<H>>,
@@ -95,6 +98,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let medium = Medium::new(channels.len(), reach, flows, config.payload, observer);
         let mut network = Network {
             handled: 0,
+            idle: (0, Time::ZERO),
             channels,
             forwarding: Forwarding::new(
                 topology.hosts().len(),
@@ -119,6 +123,23 @@ impl<H: Host, O: Observer> Network<H, O> {
     ///
     /// If the fault makes no sense or there is no such channel.
     pub fn inject(&mut self, channel: ChannelId, fault: Fault) -> Result<usize, FaultError> {
+        let position = self.medium.injectors.get(channel.index());
+        let position = position.map_or(0, |injectors| injectors.len());
+        self.inject_named(channel, &position.to_string(), fault)
+    }
+
+    /// As [`Network::inject`], with a name for the injector's random stream in place of its position, so
+    /// that one more in front of it changes none of its draws.
+    ///
+    /// # Errors
+    ///
+    /// If the fault makes no sense or there is no such channel.
+    pub fn inject_named(
+        &mut self,
+        channel: ChannelId,
+        name: &str,
+        fault: Fault,
+    ) -> Result<usize, FaultError> {
         fault.check()?;
         let channels = self.channels.len();
         let Some(injectors) = self.medium.injectors.get_mut(channel.index()) else {
@@ -128,9 +149,14 @@ impl<H: Host, O: Observer> Network<H, O> {
             });
         };
         let (link, direction) = self.topology.channel_name(channel);
-        let name = format!("fault {link} {direction} {}", injectors.len());
+        let stream = Stream::new(self.seed, &format!("fault {link} {direction} {name}"));
         self.channels[channel.index()].faulty = true;
-        Ok(injectors.add(fault, Stream::new(self.seed, &name)))
+        Ok(injectors.add(fault, stream))
+    }
+
+    /// What the fault at `position` of a channel has done; `None` if there is none.
+    pub fn fault_counts(&self, channel: ChannelId, position: usize) -> Option<FaultCounts> {
+        self.medium.injectors.get(channel.index())?.counts(position)
     }
 
     /// The present.
@@ -153,6 +179,12 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub fn run_until_idle(&mut self, limit: Time) -> bool {
         self.work(limit, u64::MAX);
         self.next_event().is_none()
+    }
+
+    /// Handles at most `most` events up to and with `limit` and gives how many it handled: fewer than
+    /// `most` if no more are left until then. The present is that of the last one.
+    pub fn run_events(&mut self, limit: Time, most: u64) -> u64 {
+        self.work(limit, most)
     }
 
     /// Handles one event; false if there is none.

@@ -5,7 +5,7 @@ use super::Msn;
 /// The ACK extended transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
-    /// The syndrome byte; [`Aeth::kind`] reads it.
+    /// The syndrome byte; [`Syndrome::kind`] reads it.
     pub syndrome: Syndrome,
     /// Number of messages the responder has completed, modulo 2^24 (C9-148).
     pub msn: Msn,

@@ -52,4 +52,4 @@ pub use opcode::{Opcode, Operation, Position, Service, Tail};
 pub use packet::{Damage, Ecn, Ext, Packet, Payload};
 pub use pfc::Pfc;
 pub use reth::Reth;
-pub use route::{Encapsulation, Route, RouteId, RouteTable, Vlan};
+pub use route::{Encapsulation, Route, RouteId, RouteTable, Vlan, source_port};

@@ -1,6 +1,6 @@
 //! How the packets of one flow are addressed, interned so that a packet names it in four bytes.
 
-use super::{Gid, MacAddr};
+use super::{Gid, MacAddr, QpNumber};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,6 +58,16 @@ impl Route {
         };
         ethernet + network + 4 + 4
     }
+}
+
+/// The UDP source port of a connection between two queue pairs: constant per connection, different
+/// between connections (A17.3.2.1), the same in both directions, in the dynamic range. The rule is that
+/// of the Linux kernel (`rdma_get_udp_sport`): the product of the numbers is folded into a flow label,
+/// and that into the port.
+pub fn source_port(own: QpNumber, peer: QpNumber) -> u16 {
+    let product = u64::from(own.get()) * u64::from(peer.get());
+    let label = (product ^ product >> 20 ^ product >> 40) & 0xf_ffff;
+    0xc000 | ((label ^ label >> 14) & 0x3fff) as u16
 }
 
 /// The name of an interned [`Route`].
@@ -118,6 +128,16 @@ impl RouteTable {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+
+    #[test]
+    fn source_ports_fold_all_bits_of_the_flow_label() {
+        let port = |a, b| source_port(QpNumber::new(a), QpNumber::new(b));
+        // rc_send: both queue pairs are 0x11.
+        assert_eq!(port(0x11, 0x11), 49441);
+        // By hand: the product 0x1234000 folds to the label 0x34012, whose upper six bits are 0xd.
+        assert_eq!(port(0x1000, 0x1234), 0xc01f);
+        assert_eq!(port(0x1234, 0x1000), 0xc01f);
+    }
 
     #[test]
     fn equal_routes_share_an_id() {

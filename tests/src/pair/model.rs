@@ -317,7 +317,7 @@ impl End {
     /// At the end of a run.
     pub(crate) fn check_end(&self, peer: &End, state: State, broken: bool) {
         let successes = self.sent.iter().filter(|(_, s)| *s == Status::Success);
-        let done = successes.clone().last().map_or(0, |&(id, _)| id + 1);
+        let done = successes.clone().next_back().map_or(0, |&(id, _)| id + 1);
         if state == State::Error {
             // Everything posted has completed, from the first that failed on.
             let failed: Vec<usize> = self.sent[successes.count()..].iter().map(|f| f.0).collect();
@@ -338,13 +338,9 @@ impl End {
         }
         // What the peer was told is done has been done, all of it in order, and then at most a part of
         // one message more.
-        let told = peer.sent.iter().filter(|(_, s)| *s == Status::Success);
-        let told = told.last().map_or(0, |&(id, _)| id + 1);
-        let received = self
-            .received
-            .iter()
-            .filter(|(_, s)| *s == Status::Success)
-            .last();
+        let mut told = peer.sent.iter().filter(|(_, s)| *s == Status::Success);
+        let told = told.next_back().map_or(0, |&(id, _)| id + 1);
+        let received = self.received.iter().rfind(|(_, s)| *s == Status::Success);
         let seen = received.map_or(0, |&(id, _)| self.receives[id].op + 1);
         let least = told.max(seen);
         let prefixes = (least..=peer.ops.len()).flat_map(|done| {

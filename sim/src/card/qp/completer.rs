@@ -67,12 +67,18 @@ impl Qp {
             SyndromeKind::Ack { credits } => {
                 self.counters.acks_received += 1;
                 self.take_credits(aeth, credits, desk);
+                self.requester.resending = false;
                 if !self.acknowledge(now, position + 1, desk) {
                     self.read_response_lost(now, desk);
                 }
             }
             SyndromeKind::RnrNak { timer } => {
                 self.counters.rnr_naks_received += 1;
+                let position = if desk.config.profile.rnr_nak_acknowledges {
+                    position
+                } else {
+                    self.requester.una
+                };
                 if !self.acknowledge(now, position, desk) {
                     self.read_response_lost(now, desk);
                     return Ok(());
@@ -88,7 +94,9 @@ impl Qp {
                 // Go-back-0 may name an earlier position than the oldest unanswered one; a READ whose
                 // data is missing an earlier one than the NAK.
                 let lost = position.min(self.requester.una);
-                if self.requester.has_sent(lost) {
+                let under_way = self.requester.resending && desk.config.profile.one_resend_per_ack;
+                if self.requester.has_sent(lost) && !under_way {
+                    self.requester.resending = true;
                     self.retry(now, lost, desk);
                 }
             }
@@ -167,7 +175,7 @@ impl Qp {
             return;
         };
         if entry.signaled {
-            let c = self.send_completion(&entry, Status::Success, len);
+            let c = self.send_completion(&entry, Status::Success, len, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
     }
@@ -249,7 +257,7 @@ impl Qp {
             let Some(entry) = self.requester.retire() else {
                 break;
             };
-            let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0);
+            let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
         self.fail_oldest(now, status, desk);
@@ -266,7 +274,10 @@ impl Qp {
     ) -> Result<(), Refusal> {
         if let Some(aeth) = aeth {
             match aeth.syndrome.kind() {
-                SyndromeKind::Ack { credits } => self.take_credits(aeth, credits, desk),
+                SyndromeKind::Ack { credits } => {
+                    self.requester.resending = false;
+                    self.take_credits(aeth, credits, desk);
+                }
                 _ => return Err(Refusal::Malformed),
             }
         }
@@ -274,7 +285,11 @@ impl Qp {
             return Err(Refusal::Ghost);
         }
         if !self.acknowledge(now, position, desk) {
-            self.read_response_lost(now, desk);
+            let r = &self.requester;
+            let within = position < r.flight(r.head()).end();
+            if !within || desk.config.profile.read_gap_noticed {
+                self.read_response_lost(now, desk);
+            }
             return Err(Refusal::OutOfSequence);
         }
         let r = &mut self.requester;

@@ -110,7 +110,7 @@ impl Qp {
         let Some(entry) = r.queue.entries.get(r.started).copied() else {
             return false;
         };
-        r.refresh();
+        r.refresh(&entry);
         if entry.fence {
             // A fenced invalidation waits for everything before it (10.6.5.1): the peer may be using the
             // key on behalf of any of that. Others wait for READs and atomics (10.8.3.3).

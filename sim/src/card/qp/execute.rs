@@ -63,8 +63,9 @@ impl Qp {
                     r.msn = r.msn.next();
                 }
                 if packet.bth.ack_req() {
-                    r.responses
-                        .push_ack(position, r.msn, now + desk.config.timing.ack);
+                    let ready = now + desk.config.timing.ack;
+                    let apart = desk.config.profile.separate_answers;
+                    r.responses.push_ack(position, r.msn, ready, apart);
                 }
                 if opcode.ends_message() {
                     self.deliver(now, packet, opcode, desk);
@@ -117,8 +118,8 @@ impl Qp {
             }
         } else if !write && let Some(taken) = taken {
             if message.received + u64::from(len) > taken.len {
-                let status = Status::LocalLengthError;
-                return Err(Fault::Receive(NakCode::InvalidRequest, status));
+                let short = desk.config.profile.short_receive;
+                return Err(Fault::Receive(short.nak, short.status));
             }
             self.scatter(message.received, packet, desk, env)?;
         }
@@ -277,6 +278,7 @@ impl Qp {
                 Ext::Ieth(key) => Some(key),
                 _ => None,
             },
+            grh: desk.config.profile.connections_report_grh,
             ..self.recv_completion(taken.wr_id, Status::Success)
         };
         self.complete(now, self.init.recv_cq, c, packet.bth.solicited(), desk);
@@ -312,11 +314,20 @@ impl Qp {
         }
         self.check_key(reth.rkey, reth.va, len, Access::REMOTE_READ, desk)?;
         let packets = read_packets(reth.dma_len, self.mtu.bytes());
+        if desk.config.profile.resumed_read_continues {
+            let r = &mut self.responder;
+            if r.reads.len() >= usize::from(r.max_dest_rd_atomic.max(1)) {
+                r.reads.pop_front();
+            }
+            r.reads
+                .push_back(r.expected..r.expected + u64::from(packets));
+        }
         self.answer(
             now,
             Answer::Read {
                 packets,
                 sent: 0,
+                resumed: false,
                 reth,
             },
             packets,

@@ -35,7 +35,7 @@ use super::work::{
 use super::{AsyncEvent, Cq};
 use crate::memory::{Access, Memory, Pd};
 use crate::time::Time;
-use crate::wire::{Gid, Psn, QpNumber, RouteId};
+use crate::wire::{Gid, Immediate, Psn, QpNumber, RouteId};
 use attributes::{Mtu, QpInit, QpType};
 use receives::Receives;
 pub(crate) use receives::Srq;
@@ -122,6 +122,7 @@ pub(crate) struct Path {
     pub(crate) own: Gid,
     pub(crate) peer: Gid,
     pub(crate) hop_limit: u8,
+    pub(crate) mig_req: bool,
     pub(crate) priority: u8,
     pub(crate) response_priority: u8,
 }
@@ -237,7 +238,7 @@ impl Qp {
     /// Completes as flushed what is in the send queue.
     pub(crate) fn flush_sends(&mut self, now: Time, desk: &mut Desk) {
         while let Some(entry) = self.requester.retire() {
-            let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0);
+            let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
     }
@@ -260,7 +261,15 @@ impl Qp {
         entry: &SendEntry,
         status: Status,
         len: u32,
+        desk: &Desk,
     ) -> Completion {
+        let profile = &desk.config.profile;
+        let announced = match entry.work {
+            Work::SendImmediate(_) | Work::WriteImmediate(..) => {
+                profile.requests_report_immediate && status == Status::Success
+            }
+            _ => false,
+        };
         Completion {
             wr_id: entry.wr_id,
             status,
@@ -277,8 +286,12 @@ impl Qp {
                 Work::LocalInvalidate(_) => CompletionKind::LocalInvalidate,
             },
             qp: self.number,
-            byte_len: len,
-            immediate: None,
+            byte_len: if entry.work.sends_data() && profile.requests_report_length {
+                entry.len as u32
+            } else {
+                len
+            },
+            immediate: announced.then(Immediate::default),
             invalidated: None,
             src_qp: QpNumber::default(),
             grh: false,

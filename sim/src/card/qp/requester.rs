@@ -63,6 +63,8 @@ pub(crate) struct Requester {
     pub(super) timer: Time,
     /// Packets since one asked for an acknowledgement.
     pub(super) since_ack_req: u32,
+    /// It went back for a NAK, and nothing has been acknowledged in so many words since.
+    pub(super) resending: bool,
     /// A missing READ response was acted on and nothing has moved since.
     pub(super) implied_nak: bool,
     /// Index of the last work request that the peer's credits let start, if it limits them.
@@ -103,6 +105,7 @@ impl Requester {
             hold_until: Time::ZERO,
             timer: Time::NEVER,
             since_ack_req: 0,
+            resending: false,
             implied_nak: false,
             credit_limit: u64::MAX,
             base: 0,
@@ -128,6 +131,7 @@ impl Requester {
         self.timer = Time::NEVER;
         self.reads_out = 0;
         self.failure = None;
+        self.resending = false;
         self.implied_nak = false;
         self.drain_event = false;
         self.since_ack_req = 0;
@@ -155,8 +159,10 @@ impl Requester {
     /// Takes the oldest work request out of the queue.
     pub(super) fn retire(&mut self) -> Option<SendEntry> {
         let inline = self.queue.entries.get(self.head())?.inline;
-        self.chunks.tail();
-        self.chunks.retire(inline.count.into());
+        if inline.count > 0 {
+            self.chunks.tail();
+            self.chunks.retire(inline.count.into());
+        }
         let entry = self.queue.retire(|entry| entry.sges)?;
         let head = self.head();
         self.started = self.started.max(head);
@@ -195,10 +201,13 @@ impl Requester {
         }
     }
 
-    /// Takes note of elements and inline data that the program has queued by now.
-    pub(super) fn refresh(&mut self) {
+    /// Takes note of the elements and inline data that the program has queued with an entry.
+    #[inline]
+    pub(super) fn refresh(&mut self, entry: &SendEntry) {
         self.queue.sges.tail();
-        self.chunks.tail();
+        if entry.inline.count > 0 {
+            self.chunks.tail();
+        }
     }
 
     #[inline]
@@ -338,7 +347,7 @@ impl Qp {
     pub(super) fn fail_oldest(&mut self, now: Time, status: Status, desk: &mut Desk) {
         let reliable = self.init.qp_type == QpType::Rc;
         if let Some(entry) = self.requester.retire() {
-            let c = self.send_completion(&entry, status, 0);
+            let c = self.send_completion(&entry, status, 0, desk);
             self.set_state(now, if reliable { State::Error } else { State::Sqe });
             self.complete(now, self.init.send_cq, c, false, desk);
         }
@@ -350,19 +359,20 @@ impl Qp {
         }
     }
 
-    /// The clock has reached the requester's deadline.
-    pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) {
+    /// The clock has reached the requester's deadline; false if it had been moved away.
+    pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) -> bool {
         let r = &mut self.requester;
         // A pause is over even if nothing is left to send after it.
-        if r.hold_until <= now {
+        let paused = r.hold_until != Time::ZERO && r.hold_until <= now;
+        if paused {
             r.hold_until = Time::ZERO;
         }
         if r.timer > now {
-            return;
+            return paused;
         }
         r.timer = Time::NEVER;
         if !r.in_flight() {
-            return;
+            return paused;
         }
         let psn = psn_at(r.first_psn, r.una);
         self.recent.note(
@@ -375,6 +385,7 @@ impl Qp {
         self.counters.timeouts += 1;
         let lost = r.una;
         self.retry(now, lost, desk);
+        true
     }
 
     /// Goes back to `lost` if a retry is left, and fails the request it belongs to otherwise (C9-142).
@@ -402,7 +413,7 @@ impl Qp {
 pub(super) fn packet(path: &Path, priority: u8, bth: Bth) -> Packet {
     Packet {
         ext: Ext::None,
-        bth,
+        bth: bth.with_mig_req(path.mig_req),
         route: path.route,
         payload: Payload::EMPTY,
         frame_len: 0,

@@ -16,6 +16,7 @@ use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::{Msn, NakCode, Operation, Packet, Psn, Syndrome};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The receiving half of a connection.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Responder {
     pub(super) msn: Msn,
     /// The SEND or WRITE under way.
     pub(super) message: Option<Message>,
+    /// A message of an unreliable connection has lost a packet, and none has begun since.
+    pub(super) broken: bool,
     /// A NAK was sent for a gap, or an RNR NAK, and what it asks for has not come.
     nak_pending: bool,
     /// The packet before `expected` was part of a SEND or WRITE, which a plain ACK may name.
@@ -37,6 +40,8 @@ pub(crate) struct Responder {
     established: bool,
     /// What the latest atomics answered, by position, so that a repeated one is answered the same.
     pub(super) atomics: VecDeque<(u64, u64)>,
+    /// Positions of the latest READs' answers, if one that is resumed continues the first.
+    pub(super) reads: VecDeque<Range<u64>>,
     pub(super) max_dest_rd_atomic: u8,
     min_rnr_timer: u8,
 }
@@ -50,10 +55,12 @@ impl Responder {
             expected: 0,
             msn: Msn::default(),
             message: None,
+            broken: false,
             nak_pending: false,
             plain_before: false,
             established: false,
             atomics: VecDeque::new(),
+            reads: VecDeque::new(),
             max_dest_rd_atomic: 0,
             min_rnr_timer: 0,
         }
@@ -64,6 +71,7 @@ impl Responder {
         self.stop();
         self.responses.clear();
         self.atomics.clear();
+        self.reads.clear();
         (self.expected, self.msn) = (0, Msn::default());
         self.established = false;
     }
@@ -71,6 +79,7 @@ impl Responder {
     /// Forgets the message under way. Answers that were decided on stay.
     pub(super) fn stop(&mut self) {
         self.message = None;
+        self.broken = false;
         self.nak_pending = false;
         self.plain_before = false;
         self.responses.keep_acknowledgements();
@@ -165,7 +174,9 @@ impl Qp {
         let r = &mut self.responder;
         let psn = psn_at(r.first_psn, r.expected);
         let ready = now + desk.config.timing.nak;
-        r.responses.push_nak(r.expected, syndrome, r.msn, ready);
+        let apart = desk.config.profile.separate_answers;
+        r.responses
+            .push_nak(r.expected, syndrome, r.msn, ready, apart);
         self.recent.note(now, Rare::NakSent { psn, syndrome });
     }
 
@@ -189,6 +200,7 @@ impl Qp {
         let r = &mut self.responder;
         let ready = now + desk.config.timing.ack;
         let limit = usize::from(r.max_dest_rd_atomic);
+        let apart = desk.config.profile.separate_answers;
         match (packet.bth.opcode().operation(), packet.ext.reth()) {
             (Operation::Send | Operation::Write, _) => {
                 let named = if r.plain_before {
@@ -196,7 +208,7 @@ impl Qp {
                 } else {
                     position
                 };
-                r.responses.push_ack(named, r.msn, ready);
+                r.responses.push_ack(named, r.msn, ready, apart);
             }
             (Operation::ReadRequest, Some(reth)) => {
                 let packets = read_packets(reth.dma_len, self.mtu.bytes());
@@ -211,9 +223,14 @@ impl Qp {
                     let answer = Answer::Read {
                         packets,
                         sent: 0,
+                        resumed: r
+                            .reads
+                            .iter()
+                            .any(|read| read.start < position && position < read.end),
                         reth,
                     };
-                    r.responses.repeat(position, answer, r.msn, ready, limit);
+                    r.responses
+                        .repeat(position, answer, r.msn, ready, limit, apart);
                 }
             }
             (Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite, reth) => {
@@ -223,7 +240,8 @@ impl Qp {
                         Some(_) => Answer::Written,
                         None => Answer::Atomic { original },
                     };
-                    r.responses.repeat(position, answer, r.msn, ready, limit);
+                    r.responses
+                        .repeat(position, answer, r.msn, ready, limit, apart);
                 }
             }
             _ => {}

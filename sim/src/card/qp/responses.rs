@@ -1,7 +1,8 @@
 //! Answers in the order of the requests they answer (C9-27), and how they become packets.
 //!
 //! An acknowledgement that the port has not pulled yet grows to cover later requests, so a busy port
-//! coalesces by itself (9.7.5.1.2).
+//! coalesces by itself (9.7.5.1.2). A card may keep some answers apart
+//! ([`separate_answers`](crate::card::Profile::separate_answers)): `apart` is how many.
 
 use super::requester::{frame_len, packet};
 use super::{Desk, Qp, State, psn_at};
@@ -19,8 +20,13 @@ use std::collections::VecDeque;
 /// The answer to a READ or atomic.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// READ data; `sent` packets of `packets` are out.
-    Read { packets: u32, sent: u32, reth: Reth },
+    /// READ data; `sent` packets of `packets` are out. A resumed one continues an answer that was begun.
+    Read {
+        packets: u32,
+        sent: u32,
+        resumed: bool,
+        reth: Reth,
+    },
     /// The value before an atomic.
     Atomic { original: u64 },
     /// An ATOMIC WRITE is done: a READ response without data.
@@ -117,14 +123,15 @@ impl Responses {
     }
 
     #[inline]
-    pub(super) fn push_ack(&mut self, position: u64, msn: Msn, ready: Time) {
+    pub(super) fn push_ack(&mut self, position: u64, msn: Msn, ready: Time, apart: usize) {
+        let merge = self.queue.len() >= apart;
         match self.queue.back_mut() {
             Some(Response {
                 position: p,
                 msn: m,
                 kind: Kind::Ack,
                 ..
-            }) => {
+            }) if merge => {
                 if position >= *p {
                     (*p, *m) = (position, msn);
                 }
@@ -144,9 +151,18 @@ impl Responses {
         });
     }
 
-    pub(super) fn push_nak(&mut self, position: u64, syndrome: Syndrome, msn: Msn, ready: Time) {
+    pub(super) fn push_nak(
+        &mut self,
+        position: u64,
+        syndrome: Syndrome,
+        msn: Msn,
+        ready: Time,
+        apart: usize,
+    ) {
         self.push_back(position, msn, ready, Kind::Nak(syndrome));
-        self.tidy();
+        if self.queue.len() > apart {
+            self.tidy();
+        }
     }
 
     /// Drops what a later answer makes needless, so that between two answers with data there is at most an
@@ -192,7 +208,9 @@ impl Responses {
     }
 
     /// Answers a READ or atomic again, before the answers to later requests. What is still to be sent of
-    /// the same answer is replaced. At most `limit` such answers wait.
+    /// the same answer is replaced. At most `limit` such answers wait. Where answers are kept apart, it is
+    /// one more.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn repeat(
         &mut self,
         position: u64,
@@ -200,6 +218,7 @@ impl Responses {
         msn: Msn,
         ready: Time,
         limit: usize,
+        apart: usize,
     ) {
         let kind = Kind::Answer(answer);
         let repeated = Response {
@@ -209,6 +228,13 @@ impl Responses {
             again: true,
             kind,
         };
+        let waiting = |queue: &VecDeque<Response>| queue.iter().filter(|r| r.again).count();
+        if self.queue.len() < apart {
+            if waiting(&self.queue) < limit {
+                self.queue.push_back(repeated);
+            }
+            return;
+        }
         let end = repeated.span().1;
         self.queue.retain(|r| match r.kind {
             Kind::Answer(_) => r.position >= end || r.span().1 <= position,
@@ -216,7 +242,7 @@ impl Responses {
         });
         self.count_resources();
         self.tidy();
-        if self.queue.iter().filter(|r| r.again).count() >= limit {
+        if waiting(&self.queue) >= limit {
             return;
         }
         let at = self.queue.iter().position(|r| r.span().0 >= position);
@@ -282,8 +308,9 @@ impl Qp {
             Kind::Answer(Answer::Read {
                 packets,
                 sent,
+                resumed,
                 reth,
-            }) => self.read_response(now, &front, packets, sent, &reth, desk, env)?,
+            }) => self.read_response(now, &front, packets, sent, resumed, &reth, desk, env)?,
         };
         env.observe(|| Deed::Response { packet });
         Some(packet)
@@ -334,6 +361,7 @@ impl Qp {
         response: &Response,
         packets: u32,
         sent: u32,
+        resumed: bool,
         reth: &Reth,
         desk: &mut Desk,
         env: &mut E,
@@ -354,7 +382,7 @@ impl Qp {
                 Err(_) => return self.read_failed(now, position, response.msn, desk),
             }
         };
-        let (first, last) = (sent == 0, sent + 1 == packets);
+        let (first, last) = (sent == 0 && !resumed, sent + 1 == packets);
         let opcode = match (first, last) {
             (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
             (true, false) => Opcode::RC_READ_RESPONSE_FIRST,

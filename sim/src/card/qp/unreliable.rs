@@ -37,12 +37,16 @@ impl Qp {
         let r = &mut self.responder;
         if packet.bth.psn() != psn_at(r.first_psn, r.expected) {
             self.counters.out_of_sequence += 1;
-            r.message = None;
+            r.broken |= r.message.take().is_some();
             // There is no old and no new: the PSNs are counted on from this one, wherever it lies.
             r.first_psn = packet.bth.psn().minus(r.expected as u32);
         }
         if opcode.begins_message() {
-            r.message = None;
+            let broken = r.message.take().is_some() | std::mem::take(&mut r.broken);
+            if broken && desk.config.profile.broken_message_costs_next {
+                r.expected += 1;
+                return Err(Refusal::OutOfSequence);
+            }
         } else if r.message.is_none() {
             r.expected += 1;
             return Err(Refusal::OutOfSequence);

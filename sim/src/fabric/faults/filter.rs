@@ -13,6 +13,8 @@ pub struct Filter {
     pub src: Option<Gid>,
     /// Where it goes.
     pub dst: Option<Gid>,
+    /// The two ends of the connection it belongs to, address and queue pair: it is for one of them.
+    pub connection: Option<[(Gid, QpNumber); 2]>,
     /// What it is.
     pub opcodes: Opcodes,
     /// Its place in the sequence.
@@ -96,6 +98,7 @@ impl Filter {
         dest_qp: None,
         src: None,
         dst: None,
+        connection: None,
         opcodes: Opcodes::Any,
         psn: PsnFilter::Any,
         copy: None,
@@ -121,6 +124,9 @@ impl Filter {
         self.dest_qp.is_none_or(|qp| qp == packet.bth.dest_qp())
             && self.src.is_none_or(|gid| gid == route.src)
             && self.dst.is_none_or(|gid| gid == route.dst)
+            && self
+                .connection
+                .is_none_or(|ends| ends.contains(&(route.dst, packet.bth.dest_qp())))
             && self.opcodes.contain(packet)
             && match self.psn {
                 PsnFilter::Any => true,

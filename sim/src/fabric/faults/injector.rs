@@ -1,7 +1,7 @@
 //! The injectors of one channel at work.
 
 use super::sighting::Tracker;
-use super::{Action, Fault, FaultRecord, Pattern, Sighting};
+use super::{Action, Fault, FaultCounts, FaultRecord, Pattern, Sighting};
 use crate::fabric::link::ChannelId;
 use crate::random::Stream;
 use crate::time::{Span, Time};
@@ -63,6 +63,14 @@ impl Injectors {
             bad: false,
         });
         self.injectors.len() - 1
+    }
+
+    /// What the injector at `position` has done.
+    pub(in crate::fabric) fn counts(&self, position: usize) -> Option<FaultCounts> {
+        self.injectors.get(position).map(|i| FaultCounts {
+            seen: i.looked_at,
+            hits: i.hits,
+        })
     }
 
     pub(in crate::fabric) fn len(&self) -> usize {

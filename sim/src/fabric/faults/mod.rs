@@ -211,6 +211,15 @@ pub struct FaultRecord {
     pub sighting: Option<Sighting>,
 }
 
+/// What a fault has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FaultCounts {
+    /// Packets that its filter let through.
+    pub seen: u64,
+    /// Packets that it hit.
+    pub hits: u64,
+}
+
 /// The packets that faults hit, in order.
 #[derive(Clone, Debug, Default)]
 pub struct FaultLog {

@@ -50,9 +50,10 @@ impl Host for Scripted {
         }
     }
 
-    fn advance<E: Env>(&mut self, now: Time, _: &mut E) {
+    fn advance<E: Env>(&mut self, now: Time, _: &mut E) -> bool {
         self.now = now;
         self.advanced.push(now);
+        true
     }
 
     fn next_packet<E: Env>(

@@ -6,14 +6,18 @@
 //!
 //! The load is a shift by half of a k = 4 fat tree (100 Gb/s links of 1 us), 10 MB WRITEs at MTU 1024,
 //! counted payload, an ACK for every packet; "bare" sends the same packets through the same queues
-//! without cards. Instructions are counted by valgrind, which must be installed; they are the same on
+//! without cards. The second table has two cards wired to each other, no network between them.
+//! Instructions are counted by valgrind, which must be installed; they are the same on
 //! every run of one binary. Times are the best of several rounds, both hosts in turn.
 
-#[path = "../examples/fabric_load/harness.rs"]
+#[path = "../../examples/fabric_load/harness.rs"]
 #[allow(dead_code)] // it is shared, and not everyone uses all of it
 mod harness;
 
+mod pair;
+
 use harness::{Outcome, Setup};
+use pair::Pair;
 use std::process::Command;
 use std::time::Instant;
 
@@ -26,13 +30,17 @@ fn run(host: &str, setup: &Setup) -> Outcome {
     }
 }
 
-/// Instructions of one run of this program under valgrind.
-fn instructions(host: &str, setup: &Setup) -> Option<u64> {
+/// Messages of the second table: name, WRITE or SEND, bytes.
+const MESSAGES: [(&str, bool, u32); 2] = [("64 B SEND", false, 64), ("4 KiB WRITE", true, 4096)];
+
+/// Instructions of one run of this program with `arguments` under valgrind.
+fn instructions(arguments: &[&str]) -> Option<u64> {
     let this = std::env::current_exe().ok()?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(this)
-        .args(["--once", host, &setup.bytes.to_string()])
+        .arg("--once")
+        .args(arguments)
         .output()
         .ok()?;
     // ==123== Collected : 86520391
@@ -41,23 +49,67 @@ fn instructions(host: &str, setup: &Setup) -> Option<u64> {
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [once, host, bytes] = &arguments[..]
-        && once == "--once"
-    {
-        let bytes = bytes.parse().expect("a number of bytes");
-        run(
-            host,
+/// One run, for valgrind to count.
+fn once(what: &str, number: &str) {
+    let number: u64 = number.parse().expect("a number");
+    match MESSAGES.iter().find(|m| m.0 == what) {
+        Some(&(_, write, len)) => Pair::new().send(write, len, number as u32),
+        None => drop(run(
+            what,
             &Setup {
-                bytes,
+                bytes: number,
                 ..Setup::default()
             },
-        );
-        return;
+        )),
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, what, number] = &arguments[..]
+        && flag == "--once"
+    {
+        return once(what, number);
     }
     // As with criterion: `-- --test` only sees that it runs.
     let short = arguments.iter().any(|a| a == "--test");
+    fabric(short);
+    messages(short);
+}
+
+/// `count` of something, less what a run costs before the first of them.
+fn each(what: &str, count: u64, none: u64, number: u64) -> Option<f64> {
+    let some = instructions(&[what, &count.to_string()])?;
+    let start = instructions(&[what, &none.to_string()])?;
+    Some((some - start) as f64 / number as f64)
+}
+
+fn print(count: Option<f64>) -> String {
+    count.map_or("valgrind is missing".into(), |c| format!("{c:.0}"))
+}
+
+fn messages(short: bool) {
+    println!();
+    println!("two cards back to back, data copied, requests, ACKs, completions, both cards");
+    println!(
+        "{:12} {:>24} {:>18}",
+        "message", "instructions each", "ns each"
+    );
+    let (count, rounds) = if short { (160, 1) } else { (16_000, 7) };
+    for (what, write, len) in MESSAGES {
+        let mut best = f64::INFINITY;
+        for _ in 0..rounds {
+            let mut pair = Pair::new();
+            let begin = Instant::now();
+            pair.send(write, len, count);
+            best = best.min(begin.elapsed().as_nanos() as f64 / f64::from(count));
+        }
+        let counted = each(what, u64::from(count) + 16, 16, count.into());
+        println!("{what:12} {:>24} {best:>18.0}", print(counted));
+    }
+}
+
+fn fabric(short: bool) {
     let timed = Setup {
         bytes: if short { 100_000 } else { 10_000_000 },
         ..Setup::default()
@@ -85,13 +137,9 @@ fn main() {
         }
     }
     let packets = harness::packets(&counted) - harness::packets(&empty);
-    // What a run costs before the first packet is not the packets'.
-    let counts = HOSTS.map(|host| {
-        Some((instructions(host, &counted)? - instructions(host, &empty)?) as f64 / packets as f64)
-    });
+    let counts = HOSTS.map(|host| each(host, counted.bytes, empty.bytes, packets));
     for ((host, count), best) in HOSTS.iter().zip(counts).zip(best) {
-        let count = count.map_or("valgrind is missing".into(), |c| format!("{c:.0}"));
-        println!("{host:6} {count:>24} {best:>18.0}");
+        println!("{host:6} {:>24} {best:>18.0}", print(count));
     }
     if let [Some(bare), Some(card)] = counts {
         println!(

@@ -1,0 +1,164 @@
+//! What can go wrong between two ends.
+
+use softroce_sim::card::{CreateError, ModifyError, PostError};
+use softroce_sim::memory::RegisterError;
+use softroce_sim::port::{OpenError, PortError, SeedError};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why an end gave up.
+#[derive(Debug, thiserror::Error)]
+pub enum PingpongError {
+    /// The server's TCP port cannot be listened on.
+    #[error("cannot listen on TCP {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's word.
+        source: io::Error,
+    },
+    /// The server's name means nothing.
+    #[error("cannot find {server}: {source}")]
+    Resolve {
+        /// The name given.
+        server: String,
+        /// The resolver's word.
+        source: io::Error,
+    },
+    /// The server does not answer.
+    #[error(
+        "cannot connect to {server}, TCP port {port}: {source} (is `softroce pingpong` running there?)"
+    )]
+    Connect {
+        /// The name given.
+        server: String,
+        /// TCP port.
+        port: u16,
+        /// The operating system's word.
+        source: io::Error,
+    },
+    /// The card's port cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// There is no randomness for the card.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// The capture cannot be written.
+    #[error("capture {path}: {source}", path = path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's word.
+        source: io::Error,
+    },
+    /// The two ends were not started alike.
+    #[error("this end has {option} {own}, the peer has {theirs}: start both alike")]
+    Options {
+        /// The option.
+        option: &'static str,
+        /// Its value here.
+        own: u64,
+        /// Its value at the peer.
+        theirs: u64,
+    },
+    /// The exchange of addresses failed.
+    #[error("exchange of addresses with {peer}: {source}")]
+    Exchange {
+        /// The peer's TCP address.
+        peer: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// What the peer sent over TCP makes no sense.
+    #[error("exchange of addresses with {peer}: {what}: {text:?}")]
+    Garbled {
+        /// The peer's TCP address.
+        peer: SocketAddr,
+        /// What is wrong.
+        what: &'static str,
+        /// What it sent.
+        text: String,
+    },
+    /// Something of the card could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// Memory could not be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// The queue pair could not be connected.
+    #[error("queue pair: {0}")]
+    Modify(#[from] ModifyError),
+    /// A request was not taken.
+    #[error("queue pair: {0}")]
+    Post(#[from] PostError),
+    /// The port broke.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A request completed in error.
+    #[error("{what} failed: {why}")]
+    Failed {
+        /// The request.
+        what: String,
+        /// Status, queue pairs, addresses and circumstances.
+        why: String,
+    },
+    /// The data that arrived is not what was sent.
+    #[error("{what}: byte {offset} is {found:#04x}, {expected:#04x} was sent")]
+    Data {
+        /// The operation.
+        what: String,
+        /// Where the first difference is.
+        offset: usize,
+        /// What is there.
+        found: u8,
+        /// What was sent.
+        expected: u8,
+    },
+    /// A completion is not the one that was due.
+    #[error("{what}: {found}, {expected} was due")]
+    Unexpected {
+        /// The operation.
+        what: String,
+        /// What came.
+        found: String,
+        /// What was due.
+        expected: String,
+    },
+    /// The peer is gone.
+    #[error("waiting for {what}: the peer closed its TCP connection: it has ended")]
+    PeerGone {
+        /// What was waited for.
+        what: String,
+    },
+    /// The peer sends nothing any more, or takes nothing.
+    #[error(
+        "waiting for {what}: no progress for {seconds} s: the peer sends nothing, or has no receive requests"
+    )]
+    Stuck {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        seconds: u64,
+    },
+    /// Standard output is gone.
+    #[error("writing to standard output: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl PingpongError {
+    /// What to exit with: 2 if it could not begin as it was told to, 1 if it failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            PingpongError::Listen { .. }
+            | PingpongError::Resolve { .. }
+            | PingpongError::Connect { .. }
+            | PingpongError::Open(_)
+            | PingpongError::Seed(_)
+            | PingpongError::Capture { .. }
+            | PingpongError::Options { .. } => ExitCode::from(2),
+            _ => ExitCode::from(1),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! From a network that has run to the report of the run.
+
+use super::build::{Built, Injected};
+use super::watch::Watch;
+use crate::format::{Point, Scenario};
+use crate::report::latency::Recorder;
+use crate::report::{
+    Counts, Drops, Ended, FaultReport, Hit, HostReport, Naks, NetworkSummary, Run, Status,
+    TrafficReport, WayReport,
+};
+use softroce_sim::card::{self, Counters, Refusal};
+use softroce_sim::fabric::link::FRAME_OVERHEAD;
+use softroce_sim::fabric::machine::{self, FlowId, Machine};
+use softroce_sim::fabric::{Action, ChannelId, Direction, DropCause, Network};
+use softroce_sim::time::{Span, Time};
+use std::collections::BTreeMap;
+
+/// What came out of a run; expectations are judged later, and captures closed.
+pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
+    let scenario = &point.scenario;
+    let network = &built.network;
+    Run {
+        values: point.values.clone(),
+        seed: scenario.seed,
+        ended,
+        time_ps: network.now().as_ps(),
+        events: network.event_count(),
+        network: NetworkSummary::of(&scenario.network),
+        traffic: (0..scenario.traffic.len())
+            .map(|n| load(scenario, built, n))
+            .collect(),
+        hosts: scenario
+            .network
+            .hosts
+            .iter()
+            .zip(network.hosts())
+            .map(|(name, machine)| HostReport {
+                name: name.clone(),
+                counts: counts(&machine.card().counters()),
+            })
+            .collect(),
+        links: ways(scenario, network),
+        faults: built
+            .faults
+            .iter()
+            .enumerate()
+            .map(|(n, fault)| self::fault(scenario, network, n, fault))
+            .collect(),
+        captures: Vec::new(),
+        expectations: Vec::new(),
+        skipped: point.skipped,
+    }
+}
+
+pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficReport {
+    let load = &scenario.traffic[n];
+    let network = &built.network;
+    let flows = built.flows.get(n).map_or(&[][..], Vec::as_slice);
+    let mut report = TrafficReport {
+        name: load.name.clone(),
+        operation: load.operation,
+        size: load.size.0,
+        queue_pairs: flows.len() as u64,
+        goodput_bps: 0,
+        clean_goodput_bps: None,
+        law_share: None,
+        duration_ps: 0,
+        messages: 0,
+        unfinished: 0,
+        bytes: 0,
+        completions: BTreeMap::new(),
+        received: 0,
+        damaged: 0,
+        latency: None,
+        counts: Counts::default(),
+    };
+    let mut latencies = Recorder::default();
+    let mut last = Time::ZERO + load.start;
+    for &id in flows {
+        let stats = machine::stats(network, id);
+        let mut completed = 0;
+        for (status, count) in stats.completed.iter() {
+            *report.completions.entry(name_of(status)).or_default() += count;
+            completed += count;
+        }
+        report.messages += stats.completed.get(card::Status::Success);
+        report.unfinished += stats.posted - completed;
+        report.bytes += stats.bytes;
+        report.received += stats.received.get(card::Status::Success);
+        let wrong = machine::data_intact(network, id) == Some(false) || stats.wrong_immediate > 0;
+        report.damaged += u64::from(wrong);
+        for &latency in &stats.latencies {
+            latencies.record(latency);
+        }
+        last = last.max(stats.last_completion.unwrap_or(Time::ZERO));
+        report.counts += flow_counts(network, id);
+    }
+    if report.unfinished > 0 {
+        last = last.max(network.now());
+    }
+    let duration = last.since(Time::ZERO + load.start);
+    report.duration_ps = duration.as_ps();
+    report.goodput_bps = goodput(report.bytes, duration);
+    report.latency = latencies.summary();
+    report
+}
+
+/// Bits per second, rounded down; 0 if it took no time.
+pub(super) fn goodput(bytes: u64, time: Span) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000_000;
+    let rate = bits.checked_div(u128::from(time.as_ps()));
+    u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+const fn name_of(status: card::Status) -> Status {
+    match status {
+        card::Status::Success => Status::Success,
+        card::Status::LocalLengthError => Status::LocalLength,
+        card::Status::LocalQpOperationError => Status::LocalOperation,
+        card::Status::LocalProtectionError => Status::LocalProtection,
+        card::Status::WorkRequestFlushed => Status::Flushed,
+        card::Status::BadResponse => Status::BadResponse,
+        card::Status::RemoteInvalidRequest => Status::RemoteInvalidRequest,
+        card::Status::RemoteAccessError => Status::RemoteAccess,
+        card::Status::RemoteOperationError => Status::RemoteOperation,
+        card::Status::RetryExceeded => Status::RetryExceeded,
+        card::Status::RnrRetryExceeded => Status::RnrRetryExceeded,
+        card::Status::WindowBindError | card::Status::LocalAccessError => Status::Other,
+    }
+}
+
+/// What the queue pairs at both ends of a flow did.
+fn flow_counts(network: &Network<Machine, Watch>, id: FlowId) -> Counts {
+    let (from, to) = (network.host(id.host), network.host(id.peer));
+    let mut sum = Counts::default();
+    for counters in [
+        from.card().qp_counters(from.flow_qp(id.flow)),
+        to.card().qp_counters(to.receiver_qp(id.receiver)),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        sum += counts(counters);
+    }
+    sum
+}
+
+fn counts(c: &Counters) -> Counts {
+    Counts {
+        packets_sent: c.sent_packets,
+        packets_received: c.received_packets,
+        retransmissions: c.retransmitted_packets,
+        timeouts: c.timeouts,
+        acks: c.acks_sent,
+        naks: Naks {
+            sequence: c.naks_sent.sequence,
+            rnr: c.rnr_naks_sent,
+            invalid_request: c.naks_sent.invalid_request,
+            remote_access: c.naks_sent.remote_access,
+            remote_operation: c.naks_sent.remote_operational,
+        },
+        duplicates: c.duplicate_requests,
+        out_of_sequence: c.out_of_sequence,
+        bad_icrc: c.refused.get(Refusal::BadIcrc),
+    }
+}
+
+fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport> {
+    let time = network.now().as_ps();
+    scenario
+        .network
+        .ways()
+        .map(|way| {
+            let c = network.counters(super::build::channel(way));
+            let rate = scenario.network.links[way.link].rate.0;
+            let bits = (c.bytes + c.frames * u64::from(FRAME_OVERHEAD)) as f64 * 8.0;
+            let drops = Drops {
+                fault: c.drops(DropCause::Fault),
+                queue: c.drops(DropCause::QueueFull),
+                corrupt: c.drops(DropCause::BadFcs),
+                other: 0,
+            };
+            WayReport {
+                name: scenario.network.way_name(way),
+                frames: c.frames,
+                bytes: c.bytes,
+                utilisation: match time {
+                    0 => 0.0,
+                    // A frame that has begun is counted whole.
+                    _ => (bits * 1e12 / rate as f64 / time as f64).min(1.0),
+                },
+                queue_max: c.queue_high_water,
+                drops: Drops {
+                    other: c.all_drops() - drops.total(),
+                    ..drops
+                },
+            }
+        })
+        .collect()
+}
+
+fn fault(
+    scenario: &Scenario,
+    network: &Network<Machine, Watch>,
+    n: usize,
+    fault: &Injected,
+) -> FaultReport {
+    let mut report = FaultReport {
+        name: fault.name.clone(),
+        seen: 0,
+        hits: 0,
+        packets: Vec::new(),
+    };
+    for &(channel, position) in &fault.places {
+        let counts = network.fault_counts(channel, position).unwrap_or_default();
+        report.seen += counts.seen;
+        report.hits += counts.hits;
+    }
+    for record in network.observer().hits(n) {
+        report.packets.push(Hit {
+            time_ps: record.time.as_ps(),
+            link: way_name(scenario, record.channel),
+            opcode: record.bth.opcode().to_string(),
+            qp: record.bth.dest_qp().get(),
+            psn: record.bth.psn().get(),
+            copy: record.sighting.map(|s| s.copy),
+            round: record.sighting.map(|s| s.round),
+            action: action(record.action),
+        });
+    }
+    report
+}
+
+fn way_name(scenario: &Scenario, channel: ChannelId) -> String {
+    let way = match channel.direction() {
+        Direction::Forward => 0,
+        Direction::Backward => 1,
+    };
+    let link = channel.link();
+    scenario
+        .network
+        .way_name(crate::format::topology::WayId { link, way })
+}
+
+fn action(action: Action) -> String {
+    match action {
+        Action::Drop => "dropped".to_string(),
+        Action::CorruptOnLink => "corrupted on the link".to_string(),
+        Action::CorruptInDevice => "corrupted in a device".to_string(),
+        Action::MarkEcn => "marked as having met congestion".to_string(),
+        Action::Duplicate { delay } => {
+            format!("sent again after {}", crate::units::print_span(delay))
+        }
+        Action::Delay { by } => format!("delayed by {}", crate::units::print_span(by)),
+        Action::Reorder { packets, .. } => format!("held back behind {packets} others"),
+    }
+}

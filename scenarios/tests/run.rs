@@ -1,0 +1,344 @@
+//! Scenarios run by the built program: the library holds, results repeat to the byte, captures and
+//! reports are where they are said to be.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn softroce(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_softroce"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// What it prints, if it exits with `code`.
+#[track_caller]
+fn prints(args: &[&str], code: i32) -> String {
+    let out = softroce(args);
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{args:?}: {err}");
+    text(&out.stdout).to_string()
+}
+
+/// What it complains of, exiting with 2 and printing nothing.
+#[track_caller]
+fn complains(args: &[&str]) -> String {
+    let out = softroce(args);
+    assert_eq!(out.status.code(), Some(2), "{args:?}");
+    assert_eq!(text(&out.stdout), "", "{args:?}");
+    text(&out.stderr).to_string()
+}
+
+fn json(args: &[&str], code: i32) -> Value {
+    serde_json::from_str(&prints(args, code)).unwrap()
+}
+
+/// A scenario in a folder of its own.
+fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, content).unwrap();
+    (dir, path)
+}
+
+/// The files of a folder with what is in them.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            (name, std::fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+/// One message of twenty packets, of which the rest of the file loses some.
+const ONE: &str = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nname = \"flow\"\nfrom = \"h0\"\n\
+                   to = \"h1\"\noperation = \"write\"\nsize = \"20KiB\"\n";
+
+const EXACT: &str = "[[fault]]\nname = \"third\"\nlink = \"h0->h1\"\nkind = \"exact\"\n\
+                     traffic = \"flow\"\npsn-offset = 2\ncopy = 1\n";
+
+#[test]
+fn every_operation_of_two_hosts_completes_and_is_captured() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = prints(
+        &["run", "two-hosts", "--out", dir.path().to_str().unwrap()],
+        0,
+    );
+    assert!(shown.ends_with("held: 7 of 7 expectations\n"), "{shown}");
+    assert!(shown.lines().all(|l| l.chars().count() <= 100), "{shown}");
+    let files = files(dir.path());
+    let names: Vec<_> = files.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["two-hosts-h0-h1.pcapng", "two-hosts.json", "two-hosts.txt"]
+    );
+    assert_eq!(text(&files["two-hosts.txt"]), shown);
+    let report: Value = serde_json::from_slice(&files["two-hosts.json"]).unwrap();
+    let run = &report["reports"][0]["runs"][0];
+    assert_eq!(run["captures"][0]["frames"], 20);
+    assert_eq!(run["ended"], "dry");
+    // A retransmission timer that nobody waits for is not what it ends with.
+    assert!(run["time_ps"].as_u64().unwrap() < 100_000_000, "{run}");
+}
+
+#[test]
+fn go_back_0_lives_without_progress() {
+    let report = json(&["run", "livelock", "--json", "--set", "stop=20ms"], 0);
+    let runs = &report["reports"][0]["runs"];
+    assert_eq!(runs[0]["traffic"][0]["goodput_bps"], 0);
+    assert!(runs[1]["traffic"][0]["goodput_bps"].as_u64().unwrap() > 30_000_000_000);
+    for n in 0..2 {
+        let link = &runs[n]["links"][0];
+        assert!(link["utilisation"].as_f64().unwrap() > 0.95, "{link}");
+    }
+}
+
+#[test]
+fn the_loss_cliff_follows_the_law() {
+    let args = ["run", "loss-cliff", "--set", "card.timeout=4"];
+    let shown = prints(&args, 0);
+    assert!(shown.ends_with("held: 24 of 24 expectations\n"), "{shown}");
+    assert!(shown.lines().all(|l| l.chars().count() <= 100), "{shown}");
+    // A table with the law beside the measured.
+    let head = shown.lines().find(|l| l.contains("share")).unwrap();
+    let columns: Vec<_> = head.split_whitespace().collect();
+    let of = |name| columns.iter().position(|c| *c == name).unwrap();
+    let mut rows = shown
+        .lines()
+        .map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let cells = rows.find(|c| c.starts_with(&["h0-h1", "0.01"])).unwrap();
+    let number = |name| cells[of(name)].parse::<f64>().unwrap();
+    assert!(
+        (number("share") / number("law") - 1.0).abs() < 0.1,
+        "{cells:?}"
+    );
+    assert!(number("share") < 0.4, "{cells:?}");
+}
+
+#[test]
+fn the_reaction_time_is_what_makes_loss_expensive() {
+    // Too short for its own expectations, but no doubt is left of what costs more.
+    let out = softroce(&["run", "loss-reaction", "--json", "--set", "stop=60ms"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let kept = |n: usize| {
+        let load = &report["reports"][0]["runs"][n]["traffic"][0];
+        let bps = |key: &str| load[key].as_f64().unwrap();
+        bps("goodput_bps") / bps("clean_goodput_bps")
+    };
+    let shares: Vec<f64> = (0..5).map(kept).collect();
+    assert!(shares[0] > 0.95 && shares[1] > 0.8, "{shares:?}");
+    assert!(shares[2..].iter().all(|&s| s < 0.65), "{shares:?}");
+}
+
+#[test]
+fn one_lost_packet_costs_one_nak_and_what_was_in_flight() {
+    let expect = "[[expect]]\nmetric = \"naks.sequence\"\nof = \"flow\"\nequals = 1\n\
+                  [[expect]]\nmetric = \"faults.hits\"\nof = \"third\"\nequals = 1\n\
+                  [[expect]]\nmetric = \"drops.fault\"\nof = \"h0->h1\"\nequals = 1\n\
+                  [[expect]]\nmetric = \"retransmissions\"\nequals = 18\n\
+                  [[expect]]\nmetric = \"completions.success\"\nequals = 1\n";
+    let (_dir, path) = file(&format!("{ONE}{EXACT}{expect}"));
+    let path = path.to_str().unwrap();
+    let shown = prints(&["run", path], 0);
+    // The fault's packet is named: where, what, which copy.
+    assert!(shown.contains("fault third hit 1 of 1 packets"), "{shown}");
+    let hit = shown.lines().find(|l| l.contains("dropped")).unwrap();
+    for part in ["h0->h1", "RC RDMA Write Middle", "psn", "(copy 1, round 1)"] {
+        assert!(hit.contains(part), "{hit}");
+    }
+    let report = json(&["run", path, "--json"], 0);
+    let run = &report["reports"][0]["runs"][0];
+    assert_eq!(run["faults"][0]["packets"][0]["copy"], 1);
+    assert_eq!(run["hosts"][1]["counts"]["out_of_sequence"], 17);
+    assert_eq!(run["traffic"][0]["counts"]["packets_sent"], 20 + 18 + 2);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let rest = "[[fault]]\nlink = \"h0-h1\"\nrate = 0.1\n[[capture]]\nlink = \"h0->h1\"\n\
+                [sweep]\ncard.timeout = [4, 5, 6]\n\
+                [[expect]]\nmetric = \"goodput-share\"\nof = \"flow\"\nat-most = 1\n";
+    let (dir, path) = file(&format!("{ONE}count = 20\n{rest}"));
+    let run = |seed: &str, jobs: &str| {
+        let out = dir.path().join(format!("{seed}-{jobs}"));
+        let (file, out_name) = (path.to_str().unwrap(), out.to_str().unwrap());
+        let args = ["run", file, "--seed", seed, "-j", jobs, "--out", out_name];
+        let shown = prints(&[&args[..], &["--capture", "h0-h1"]].concat(), 0);
+        let mut files = files(&out);
+        files.insert("printed".to_string(), shown.into_bytes());
+        files
+    };
+    let first = run("7", "1");
+    let captures = first.keys().filter(|k| k.ends_with(".pcapng"));
+    assert_eq!(
+        captures.collect::<Vec<_>>(),
+        [
+            "mine-1-capture-0.pcapng",
+            "mine-1-h0-h1.pcapng",
+            "mine-2-capture-0.pcapng",
+            "mine-2-h0-h1.pcapng",
+            "mine-3-capture-0.pcapng",
+            "mine-3-h0-h1.pcapng"
+        ]
+    );
+    assert_eq!(first, run("7", "3"));
+    let other = run("8", "3");
+    for (name, content) in &first {
+        assert_ne!(content, &other[name], "{name}");
+    }
+}
+
+#[test]
+fn a_capture_ends_after_as_many_packets_as_it_may_have() {
+    let (dir, path) = file(&format!(
+        "{ONE}[[capture]]\nname = \"few\"\nlink = \"h0-h1\"\npackets = 5\n"
+    ));
+    let out = dir.path().to_str().unwrap();
+    let shown = prints(&["run", path.to_str().unwrap(), "--out", out], 0);
+    assert!(shown.contains("mine-few.pcapng: 5 frames of h0->h1, h1->h0"));
+    let capture = dir.path().join("mine-few.pcapng");
+    let shown = prints(&["inspect", capture.to_str().unwrap()], 0);
+    assert!(shown.contains('5'), "{shown}");
+}
+
+#[test]
+fn an_expectation_that_fails_is_told_and_exits_with_1() {
+    let expect = "[[expect]]\nmetric = \"goodput\"\nof = \"flow\"\nat-least = \"100Gbps\"\n\
+                  because = \"it is fast\"\n";
+    let (_dir, path) = file(&format!("{ONE}{expect}"));
+    let path = path.to_str().unwrap();
+    let shown = prints(&["run", path], 1);
+    assert!(shown.contains("FAILED  goodput of flow is "), "{shown}");
+    assert!(shown.contains("because it is fast"), "{shown}");
+    assert!(shown.ends_with("FAILED: 1 of 1 expectations\n"), "{shown}");
+    assert_eq!(
+        json(&["run", path, "--json"], 1)["reports"][0]["held"],
+        false
+    );
+    // One that fails among others that hold is the exit code of all.
+    prints(&["run", path, "two-hosts"], 1);
+    prints(&["run", "two-hosts", path], 1);
+    prints(&["sweep", path, "--set", "link.rate=1Gbps,10Gbps"], 1);
+}
+
+#[test]
+fn a_run_is_given_up_at_the_event_limit() {
+    let (_dir, path) = file(ONE);
+    let path = path.to_str().unwrap();
+    let shown = prints(&["run", path, "--set", "event-limit=10"], 1);
+    assert!(
+        shown.contains("until the EVENT LIMIT: 10 events"),
+        "{shown}"
+    );
+    assert!(shown.contains("FAILED: 1 of 1 runs given up at the event limit"));
+    let shown = prints(&["run", path, "--set", "stop=1us"], 0);
+    assert!(shown.contains("ran for 1us until its stop time"), "{shown}");
+}
+
+#[test]
+fn a_folder_for_results_that_is_a_file_is_refused() {
+    let (dir, path) = file(ONE);
+    let name = path.to_str().unwrap();
+    let err = complains(&["run", name, "--out", name]);
+    assert!(
+        err.contains("this is a file, and not a folder for results"),
+        "{err}"
+    );
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let below = path.join("below");
+    let err = complains(&["run", name, "--out", below.to_str().unwrap()]);
+    assert!(err.contains("--out ") && err.lines().count() == 1, "{err}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), ONE);
+    // A folder where a capture is to be.
+    std::fs::create_dir(dir.path().join("two-hosts-h0-h1.pcapng")).unwrap();
+    let err = complains(&["run", "two-hosts", "--out", dir.path().to_str().unwrap()]);
+    assert!(err.contains("two-hosts-h0-h1.pcapng: "), "{err}");
+}
+
+#[test]
+fn a_sweep_prints_a_table_of_loss() {
+    let args = [
+        "sweep",
+        "two-hosts",
+        "--set",
+        "link.loss=0,50%",
+        "--set",
+        "card.timeout=1",
+    ];
+    let shown = prints(&args, 1);
+    let rows: Vec<_> = shown.lines().collect();
+    assert_eq!(rows.len(), 3 + 2, "{shown}");
+    assert!(rows[3].trim_start().starts_with("0 ") && rows[3].ends_with("held"));
+    assert!(rows[4].trim_start().starts_with("50% ") && rows[4].ends_with("FAILED"));
+    let csv = prints(&[&args[..], &["--csv"]].concat(), 1);
+    assert!(
+        csv.starts_with("link.loss,send.goodput (bits-per-second),"),
+        "{csv}"
+    );
+    // The loss of a link is an injector for each direction, by name.
+    let report = json(&[&args[..], &["--json"]].concat(), 1);
+    let faults = report["reports"][0]["runs"][1]["faults"]
+        .as_array()
+        .unwrap();
+    let names: Vec<_> = faults.iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["loss:h0->h1", "loss:h1->h0"]);
+    assert!(faults[0]["hits"].as_u64().unwrap() > 0 && faults[0]["seen"].as_u64().unwrap() > 4);
+}
+
+#[test]
+fn ends_that_differ_are_set_up_each_in_its_own_way() {
+    let rest = "[[fault]]\nlink = \"h1->h0\"\nkind = \"exact\"\n[sweep]\n\
+                \"card.h0.timeout\" = [1, 4]\n";
+    let card = "[card]\ntimeout = 14\nretry-count = 2\n";
+    let (_dir, path) = file(&format!("{ONE}{rest}{card}"));
+    let report = json(&["run", path.to_str().unwrap(), "--json"], 0);
+    // Nothing comes back: three sendings, each a timeout of the requester's.
+    for (n, exponent) in [(0, 1), (1, 4)] {
+        let run = &report["reports"][0]["runs"][n];
+        let load = &run["traffic"][0];
+        assert_eq!(load["completions"]["retry-exceeded"], 1, "{load}");
+        assert_eq!(load["counts"]["timeouts"], 3);
+        let least = 3 * (4_096_000u64 << exponent);
+        let time = load["duration_ps"].as_u64().unwrap();
+        assert!((least..least * 4 + 10_000_000).contains(&time), "{time}");
+    }
+}
+
+#[test]
+fn every_kind_of_address_carries_a_run() {
+    for gid in ["ipv4", "ipv6", "rocev1"] {
+        let set = format!("card.gid={gid}");
+        prints(&["run", "two-hosts", "--set", &set], 0);
+    }
+    // A tree, with four ways between its far ends.
+    let tree = "[topology]\nkind = \"fat-tree\"\n[[traffic]]\nname = \"flow\"\nfrom = [\"h0\", \"h1\"]\n\
+                to = [\"h14\", \"h15\"]\noperation = \"send\"\nsize = \"10KiB\"\nqps = 2\ncount = 3\n\
+                [[expect]]\nmetric = \"completions.success\"\nequals = 24\n\
+                [[expect]]\nmetric = \"completions.received\"\nequals = 24\n";
+    let (_dir, path) = file(tree);
+    prints(&["run", path.to_str().unwrap()], 0);
+}
+
+/// As in `softroce run two-hosts | true`.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = Command::new(env!("CARGO_BIN_EXE_softroce"))
+        .args(["run", "two-hosts"])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(text(&out.stderr), "");
+}
