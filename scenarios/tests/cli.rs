@@ -217,3 +217,28 @@ fn a_closed_output_is_no_failure() {
         assert_eq!(err, "", "{args:?}");
     }
 }
+
+#[test]
+fn inspect_says_what_a_capture_breaks_by_its_exit_code() {
+    let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/captures");
+    let inspect = |args: &[&str]| softroce(&[&["inspect"], args].concat());
+    let good = format!("{captures}/loss_send_middle.pcap");
+    let bad = format!("{captures}/corrupt_icrc-responder.pcap");
+
+    let out = inspect(&[&good]);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(text(&out.stdout).contains("0 violations, 6 events"));
+    let out = inspect(&[&good, &bad]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stdout).contains("VIOLATION: ICRC"));
+    let out = inspect(&["--json", &good]);
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(text(&out.stdout).lines().count(), 12);
+
+    let out = inspect(&[captures, &good]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("is a directory"));
+    // The other file is inspected all the same.
+    assert!(text(&out.stdout).contains("0 violations, 6 events"));
+    assert_eq!(inspect(&["no-such-file"]).status.code(), Some(2));
+}

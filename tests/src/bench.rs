@@ -6,27 +6,36 @@
 //! `ACK 0 msn 1`.
 
 mod frames;
+mod say;
+mod staging;
+pub mod windows;
+
+pub use say::*;
+pub use staging::Staging;
 
 use softroce_sim::card::{
-    AddressVector, AsyncEvent, Card, CardConfig, Completion, CompletionQueue, Deed, Env,
-    ModifyError, Mtu, PostError, PriorityMask, QpAttributes, QpInit, QpType, QueuePair,
-    RecvRequest, Refusal, Remote, SendRequest, Sge, State, Status, Work,
+    AddressHandle, AddressVector, AsyncEvent, Card, CardConfig, Completion, CompletionQueue,
+    Counters, Datagram, Env, ModifyError, Mtu, PostError, PriorityMask, QpAttributes, QpInit,
+    QpType, QueuePair, RecvRequest, Refusal, Remote, SendRequest, Sge, SharedReceiveQueue, State,
+    Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion, Pd};
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::aeth::SyndromeKind;
 use softroce_sim::wire::{
-    Aeth, Bth, Damage, Ecn, Ext, Gid, Immediate, MacAddr, Msn, NakCode, Opcode, Packet, Payload,
-    Psn, QpNumber, RemoteKey, Reth, Route, RouteTable, Syndrome,
+    Ecn, Ext, Gid, MacAddr, Opcode, Packet, Payload, Psn, QpNumber, RemoteKey, Route, RouteTable,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The peer's queue pair.
 pub const PEER_QP: u32 = 0x77;
 
+/// The Q_Key of a queue pair for datagrams on the bench, and of the peer's.
+pub const QKEY: u32 = 0x1122_3344;
+
 /// Everything a peer may do.
 pub fn all_rights() -> Access {
-    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
 /// What the card and its queue pair are like. [`Setup::default`] is a connection as programs make it.
@@ -34,6 +43,12 @@ pub fn all_rights() -> Access {
 pub struct Setup {
     /// The card.
     pub config: CardConfig,
+    /// Transport service of the queue pair.
+    pub service: QpType,
+    /// Receives come from a shared queue of so many requests.
+    pub srq: Option<u32>,
+    /// Bytes of inline data of a request.
+    pub max_inline: u32,
     /// Path MTU.
     pub mtu: Mtu,
     /// First PSN of the peer.
@@ -68,6 +83,9 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             config: CardConfig::new("card", own_gid(), MacAddr([2, 0, 0, 0, 0, 1])),
+            service: QpType::Rc,
+            srq: None,
+            max_inline: 256,
             mtu: Mtu::M1024,
             rq_psn: 100,
             sq_psn: 500,
@@ -87,6 +105,22 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// An unreliable connection.
+    pub fn uc() -> Setup {
+        Setup {
+            service: QpType::Uc,
+            ..Default::default()
+        }
+    }
+
+    /// A queue pair for datagrams.
+    pub fn ud() -> Setup {
+        Setup {
+            service: QpType::Ud,
+            ..Default::default()
+        }
+    }
+
     /// On a card with an IPv6 address.
     #[must_use]
     pub fn over_ipv6(mut self) -> Setup {
@@ -112,189 +146,6 @@ pub fn peer_gid() -> Gid {
     Ipv4Addr::new(10, 0, 0, 2).into()
 }
 
-/// Payloads by slot, never freed, and everything the card did.
-#[derive(Debug, Default)]
-pub struct Staging {
-    payloads: Vec<Vec<u8>>,
-    /// What the card did.
-    pub deeds: Vec<Deed>,
-    /// Count payloads instead of carrying them.
-    pub counted: bool,
-}
-
-impl Staging {
-    /// Keeps bytes for as long as the staging lives.
-    pub fn hold(&mut self, bytes: Vec<u8>) -> Payload {
-        if bytes.is_empty() {
-            return Payload::EMPTY;
-        }
-        let len = bytes.len() as u16;
-        self.payloads.push(bytes);
-        Payload::stored(self.payloads.len() as u32 - 1, len)
-    }
-}
-
-impl Env for Staging {
-    fn stage(&mut self, len: u16, fill: impl FnOnce(&mut [u8])) -> Payload {
-        if self.counted {
-            return Payload::counted(len);
-        }
-        let mut bytes = vec![0; len.into()];
-        fill(&mut bytes);
-        self.hold(bytes)
-    }
-
-    fn payload(&self, payload: Payload) -> Option<&[u8]> {
-        let bytes = self.payloads.get(payload.slot()? as usize)?;
-        bytes.get(..payload.len().into())
-    }
-
-    fn observe(&mut self, event: impl FnOnce() -> Deed) {
-        self.deeds.push(event());
-    }
-}
-
-/// A packet the peer is to send.
-#[derive(Clone, Debug)]
-pub struct Say {
-    /// Header; the PSN counts from the first packet of its direction.
-    pub bth: Bth,
-    /// Extended headers.
-    pub ext: Ext,
-    /// Payload.
-    pub payload: Vec<u8>,
-    /// Damage on the way.
-    pub damage: Damage,
-    /// Counts as so many bytes that are not carried.
-    pub counted: Option<u16>,
-}
-
-impl Say {
-    /// With AckReq.
-    #[must_use]
-    pub fn ask(mut self) -> Say {
-        self.bth = self.bth.with_ack_req(true);
-        self
-    }
-
-    /// With another header.
-    #[must_use]
-    pub fn with(mut self, change: impl FnOnce(Bth) -> Bth) -> Say {
-        self.bth = change(self.bth);
-        self
-    }
-
-    /// With other extended headers.
-    #[must_use]
-    pub fn ext(mut self, ext: Ext) -> Say {
-        self.ext = ext;
-        self
-    }
-
-    /// With bits flipped inside a device.
-    #[must_use]
-    pub fn damaged(mut self) -> Say {
-        self.damage = Damage::Device;
-        self
-    }
-}
-
-/// The `n`-th packet with `opcode`.
-pub fn say(opcode: Opcode, n: u32, ext: Ext, payload: &[u8]) -> Say {
-    Say {
-        bth: Bth::new(opcode, QpNumber::new(0), Psn::new(n)),
-        ext,
-        payload: payload.to_vec(),
-        damage: Damage::None,
-        counted: None,
-    }
-}
-
-/// A SEND packet.
-pub fn send(opcode: Opcode, n: u32, payload: &[u8]) -> Say {
-    say(opcode, n, Ext::None, payload)
-}
-
-/// A SEND of one packet that asks for an acknowledgement.
-pub fn send_only(n: u32, payload: &[u8]) -> Say {
-    send(Opcode::RC_SEND_ONLY, n, payload).ask()
-}
-
-/// A WRITE packet that begins a message of `len` bytes.
-pub fn write(opcode: Opcode, n: u32, to: Remote, len: u32, payload: &[u8]) -> Say {
-    say(opcode, n, Ext::Reth(reth(to, len)), payload)
-}
-
-/// A WRITE of one packet that asks for an acknowledgement.
-pub fn write_only(n: u32, to: Remote, payload: &[u8]) -> Say {
-    write(Opcode::RC_WRITE_ONLY, n, to, payload.len() as u32, payload).ask()
-}
-
-/// A WRITE of one packet with immediate data that asks for an acknowledgement.
-pub fn write_imm(n: u32, to: Remote, payload: &[u8], immediate: u32) -> Say {
-    let ext = Ext::RethImmediate(
-        reth(to, payload.len() as u32),
-        Immediate::from_be(immediate),
-    );
-    say(Opcode::RC_WRITE_ONLY_IMM, n, ext, payload).ask()
-}
-
-/// A READ request for `len` bytes.
-pub fn read(n: u32, from: Remote, len: u32) -> Say {
-    say(Opcode::RC_READ_REQUEST, n, Ext::Reth(reth(from, len)), &[]).ask()
-}
-
-/// A RETH.
-pub fn reth(to: Remote, len: u32) -> Reth {
-    Reth {
-        va: to.addr,
-        rkey: to.rkey,
-        dma_len: len,
-    }
-}
-
-/// An AETH.
-pub fn aeth(syndrome: Syndrome, msn: u32) -> Ext {
-    Ext::Aeth(Aeth {
-        syndrome,
-        msn: Msn::new(msn),
-    })
-}
-
-fn acknowledgement(n: u32, syndrome: Syndrome, msn: u32) -> Say {
-    say(Opcode::RC_ACKNOWLEDGE, n, aeth(syndrome, msn), &[])
-}
-
-/// An ACK that limits nothing.
-pub fn ack(n: u32, msn: u32) -> Say {
-    acknowledgement(n, Syndrome::ack(Syndrome::UNLIMITED), msn)
-}
-
-/// An ACK with encoded credits.
-pub fn ack_with_credits(n: u32, msn: u32, credits: u8) -> Say {
-    acknowledgement(n, Syndrome::ack(credits), msn)
-}
-
-/// A NAK.
-pub fn nak(n: u32, code: NakCode) -> Say {
-    acknowledgement(n, Syndrome::nak(code), 0)
-}
-
-/// An RNR NAK.
-pub fn rnr_nak(n: u32, timer: u8) -> Say {
-    acknowledgement(n, Syndrome::rnr_nak(timer), 0)
-}
-
-/// A packet of READ data.
-pub fn read_response(opcode: Opcode, n: u32, payload: &[u8]) -> Say {
-    let ext = if opcode == Opcode::RC_READ_RESPONSE_MIDDLE {
-        Ext::None
-    } else {
-        aeth(Syndrome::ack(Syndrome::UNLIMITED), 0)
-    };
-    say(opcode, n, ext, payload)
-}
-
 /// A card, a queue pair of it, and the packets' way from the peer.
 #[derive(Debug)]
 pub struct Bench {
@@ -312,6 +163,10 @@ pub struct Bench {
     pub buffer: Buffer,
     /// Its registration.
     pub mr: MemoryRegion,
+    /// The shared receive queue, if the setup asks for one.
+    pub srq: Option<SharedReceiveQueue>,
+    /// The peer, for datagrams.
+    pub peer: AddressHandle,
     /// Payloads and deeds.
     pub env: Staging,
     /// The way packets of the peer come.
@@ -328,14 +183,18 @@ impl Bench {
         let mut card = Card::new(setup.config.clone(), 1, routes.clone());
         let pd = card.alloc_pd();
         let cq = card.create_cq(setup.cqe).unwrap();
+        let srq = setup.srq.map(|n| card.create_srq(pd, n, 8).unwrap());
         let init = QpInit {
             max_send_sge: 8,
             max_recv_sge: 8,
-            ..QpInit::new(QpType::Rc, pd, cq.id(), setup.max_wr)
+            max_inline: setup.max_inline,
+            srq: srq.as_ref().map(SharedReceiveQueue::id),
+            ..QpInit::new(setup.service, pd, cq.id(), setup.max_wr)
         };
         let qp = card.create_qp(&init).unwrap();
         let buffer = Buffer::new(setup.memory);
-        let mr = card.register(pd, buffer.clone(), all_rights()).unwrap();
+        let rights = all_rights() | Access::MW_BIND;
+        let mr = card.register(pd, buffer.clone(), rights).unwrap();
         let route = Route {
             encapsulation: setup.config.encapsulation,
             src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
@@ -348,6 +207,9 @@ impl Bench {
             hop_limit: 64,
             flow_label: 0,
         };
+        let peer = card
+            .create_ah(pd, &address_of(setup.peer(), route.src_mac))
+            .unwrap();
         let mut bench = Bench {
             card,
             now: Time::ZERO,
@@ -356,6 +218,8 @@ impl Bench {
             pd,
             buffer,
             mr,
+            srq,
+            peer,
             env: Staging::default(),
             route,
             routes,
@@ -374,41 +238,36 @@ impl Bench {
     /// Attributes of the changes from RESET to RTS, in order.
     pub fn steps(&self) -> [QpAttributes; 3] {
         let s = &self.setup;
+        let rc = s.service == QpType::Rc;
+        let connected = s.service != QpType::Ud;
+        let to = |state| QpAttributes {
+            state: Some(state),
+            ..Default::default()
+        };
         [
             QpAttributes {
-                state: Some(State::Init),
                 pkey_index: Some(0),
                 port: Some(1),
-                access: Some(s.access),
-                ..Default::default()
+                access: connected.then_some(s.access),
+                qkey: (!connected).then_some(QKEY),
+                ..to(State::Init)
             },
             QpAttributes {
-                state: Some(State::Rtr),
-                address: Some(AddressVector {
-                    dgid: s.peer(),
-                    dmac: self.route.src_mac,
-                    sl: 3,
-                    traffic_class: 0,
-                    hop_limit: 64,
-                    flow_label: 0,
-                    udp_src: None,
-                    vlan: None,
-                }),
-                path_mtu: Some(s.mtu),
-                dest_qp: Some(QpNumber::new(PEER_QP)),
-                rq_psn: Some(Psn::new(s.rq_psn)),
-                max_dest_rd_atomic: Some(s.max_dest_rd_atomic),
-                min_rnr_timer: Some(s.min_rnr_timer),
-                ..Default::default()
+                address: connected.then(|| address_of(s.peer(), self.route.src_mac)),
+                path_mtu: connected.then_some(s.mtu),
+                dest_qp: connected.then(|| QpNumber::new(PEER_QP)),
+                rq_psn: connected.then(|| Psn::new(s.rq_psn)),
+                max_dest_rd_atomic: rc.then_some(s.max_dest_rd_atomic),
+                min_rnr_timer: rc.then_some(s.min_rnr_timer),
+                ..to(State::Rtr)
             },
             QpAttributes {
-                state: Some(State::Rts),
                 sq_psn: Some(Psn::new(s.sq_psn)),
-                timeout: Some(s.timeout),
-                retry_cnt: Some(s.retry_cnt),
-                rnr_retry: Some(s.rnr_retry),
-                max_rd_atomic: Some(s.max_rd_atomic),
-                ..Default::default()
+                timeout: rc.then_some(s.timeout),
+                retry_cnt: rc.then_some(s.retry_cnt),
+                rnr_retry: rc.then_some(s.rnr_retry),
+                max_rd_atomic: rc.then_some(s.max_rd_atomic),
+                ..to(State::Rts)
             },
         ]
     }
@@ -450,6 +309,11 @@ impl Bench {
             state: Some(state),
             ..Default::default()
         })
+    }
+
+    /// Its transport service.
+    pub fn qp_type(&self) -> QpType {
+        self.setup.service
     }
 
     /// The state the card says the queue pair is in.
@@ -551,6 +415,9 @@ impl Bench {
             self.setup.sq_psn
         };
         let n = p.bth.psn().after(Psn::new(first));
+        if let Ext::AtomicAck(aeth, original) = p.ext {
+            return format!("Atomic Acknowledge {n} was {} msn {}", original.0, aeth.msn);
+        }
         if p.bth.opcode() == Opcode::RC_ACKNOWLEDGE {
             let aeth = p.ext.aeth().unwrap();
             let what = match aeth.syndrome.kind() {
@@ -565,6 +432,9 @@ impl Bench {
         let mut text = format!("{} {n}", name.trim_start_matches("RC "));
         if let Some(reth) = p.ext.reth() {
             text += &format!(" of {}", reth.dma_len);
+        }
+        if let Ext::Ieth(key) = p.ext {
+            text += &format!(" of {key}");
         }
         if !p.payload.is_empty() {
             text += &format!(" [{}]", p.payload.len());
@@ -596,6 +466,11 @@ impl Bench {
     /// Events there are.
     pub fn events(&mut self) -> Vec<AsyncEvent> {
         std::iter::from_fn(|| self.card.next_event()).collect()
+    }
+
+    /// What the queue pair has counted.
+    pub fn counted(&self) -> Counters {
+        *self.card.qp_counters(self.qp.number()).unwrap()
     }
 
     /// How many packets were refused for `why`.
@@ -632,6 +507,25 @@ impl Bench {
         Ok(())
     }
 
+    /// The peer's queue pair, as datagrams are sent to it.
+    pub fn peer_qp(&self) -> Datagram {
+        Datagram {
+            address: self.peer,
+            qp: QpNumber::new(PEER_QP),
+            qkey: QKEY,
+        }
+    }
+
+    /// Posts a datagram of `len` bytes from the start of the memory.
+    pub fn post_datagram(&mut self, wr_id: u64, len: u32) {
+        let sges = [self.sge(0, len)];
+        let request = SendRequest {
+            to: Some(self.peer_qp()),
+            ..SendRequest::new(wr_id, Work::Send, &sges)
+        };
+        self.try_post(&request).unwrap();
+    }
+
     /// Posts a SEND of `len` bytes from the start of the memory.
     pub fn post_send(&mut self, wr_id: u64, len: u32) {
         let sge = self.sge(0, len);
@@ -658,7 +552,11 @@ impl Bench {
 
     /// Posts a receive, and rings the doorbell.
     pub fn try_post_recv(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        self.qp.post_recv(&RecvRequest { wr_id, sges })?;
+        let request = RecvRequest { wr_id, sges };
+        match &mut self.srq {
+            Some(srq) => srq.post_recv(&request)?,
+            None => self.qp.post_recv(&request)?,
+        }
         self.card.doorbell(self.now, self.qp.number());
         Ok(())
     }
@@ -680,17 +578,24 @@ impl Bench {
     }
 }
 
+/// The way to `gid`, as most tests take it.
+pub fn address_of(dgid: Gid, dmac: MacAddr) -> AddressVector {
+    AddressVector {
+        dgid,
+        dmac,
+        sl: 3,
+        traffic_class: 0,
+        hop_limit: 64,
+        flow_label: 0,
+        udp_src: None,
+        vlan: None,
+    }
+}
+
 /// A place in the peer's memory.
 pub fn elsewhere() -> Remote {
     Remote {
         addr: 0x1000,
         rkey: RemoteKey(0x1234),
     }
-}
-
-/// Bytes that are different at each place, and different for each `seed`.
-pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed)
-        .collect()
 }

@@ -3,11 +3,13 @@
 //! * [`mod@bench`]: one card, and a peer that says exactly what the test wants it to say.
 //! * [`conformance`]: what a card must do, rule by rule, on that bench.
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
+//! * [`link`]: two cards and such a network alone, for tests that judge packet by packet.
 //! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
 pub mod conformance;
+pub mod link;
 pub mod pair;
 pub mod peers;
 pub mod replay;

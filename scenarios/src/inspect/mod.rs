@@ -2,16 +2,16 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`record`] | from a captured record to a frame, also where the capture cut it |
-//! | [`frame_rules`] | rules that one packet alone can break |
-//! | [`follow`] | flows, connections, marks and notifications |
-//! | [`requests`], [`reads`], [`copy`] | PSN order, rounds, gaps, retransmissions and their causes |
-//! | [`messages`] | opcode order, lengths |
-//! | [`responses`], [`msn`] | ACKs, NAKs, READ responses, message sequence numbers |
-//! | [`links`] | which interfaces are the directions of one link |
-//! | [`cm`] | which queue pairs a CM exchange joins |
-//! | [`finding`], [`packet`], [`report`] | what comes out |
-//! | [`text`], [`json`] | how it is written |
+//! | `record` | from a captured record to a frame, also where the capture cut it |
+//! | `frame_rules` | rules that one packet alone can break |
+//! | `follow` | flows, connections, marks and notifications |
+//! | `requests`, `reads`, `copy` | PSN order, rounds, gaps, retransmissions and their causes |
+//! | `messages` | opcode order, lengths |
+//! | `responses`, `msn` | ACKs, NAKs, READ responses, message sequence numbers |
+//! | `links` | which interfaces are the directions of one link |
+//! | `cm` | which queue pairs a CM exchange joins |
+//! | `finding`, `packet`, `report` | what comes out |
+//! | `text`, `json` | how it is written |
 //!
 //! # What is looked at
 //!
@@ -30,7 +30,7 @@
 //! it, or its answer, was lost beyond the point. Without the IPv4 identification (zero, or IPv6) an
 //! identical packet is a duplicate if it comes at once and nothing asked for it. An RNR NAK and a
 //! retransmission that cross each other look like a retransmission before the timer ran out.
-//! Responses are checked only when their flow is joined with the requests: see [`follow`].
+//! Responses are checked only when their flow is joined with the requests: see `follow`.
 //!
 //! # Exit codes
 //!

@@ -8,11 +8,13 @@ use super::messages::responses;
 use super::requests::{Request, Requests};
 use softroce_sim::wire::{Operation, Psn};
 
+/// Places a READ was repeated from that are remembered: responses to the one before may still come.
+const RESTARTS: usize = 16;
 /// READ and atomic requests that are remembered.
 const REMEMBERED: usize = 128;
 
 /// A READ or atomic request and its responses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) operation: Operation,
     pub(super) first: Psn,
@@ -20,10 +22,12 @@ pub(super) struct Ask {
     /// Bytes asked for; `None` if the capture cut the RETH.
     pub(super) len: Option<u32>,
     pub(super) number: u64,
-    /// The response that comes next.
+    /// The first response that was not seen.
     pub(super) expect: Psn,
-    /// Where the request was repeated from, last.
-    pub(super) restart: Option<Psn>,
+    /// Behind the last response seen; beyond `expect` if some are missing.
+    pub(super) reached: Psn,
+    /// Where the request was repeated from.
+    pub(super) restarts: Vec<Psn>,
     /// All responses were seen.
     pub(super) done: bool,
     /// A later response was seen before these were complete, and that was reported.
@@ -61,8 +65,11 @@ impl Requests {
         let psn = r.piece.psn;
         self.expects_answers = true;
         if let Some(ask) = self.asks.iter_mut().rev().find(|a| a.holds(psn)) {
-            ask.restart = Some(psn);
-            ask.expect = psn;
+            ask.restarts.retain(|&r| r != psn);
+            if ask.restarts.len() == RESTARTS {
+                ask.restarts.remove(0);
+            }
+            ask.restarts.push(psn);
             return;
         }
         let len = match operation {
@@ -83,8 +90,12 @@ impl Requests {
             len,
             number: r.copy.number,
             expect: psn,
+            reached: psn,
             // What a capture begins with, or has cut, may ask for the rest of an earlier READ.
-            restart: (self.first == psn || r.piece.reth.is_none()).then_some(psn),
+            restarts: match self.first == psn || r.piece.reth.is_none() {
+                true => vec![psn],
+                false => Vec::new(),
+            },
             done: false,
             passed: false,
         });

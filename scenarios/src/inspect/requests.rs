@@ -24,8 +24,8 @@ const FAR: i32 = 1 << 16;
 const WINDOW: i32 = 1 << 22;
 /// Identical packets within this time, without a cause for a retransmission, are one that the network
 /// has duplicated; and a packet that fills a gap within it was overtaken. Only where the IPv4
-/// identification does not tell.
-const AT_ONCE_PS: i128 = 1_000_000_000;
+/// identification does not tell. Timers of requesters are set longer.
+const AT_ONCE_PS: i128 = 100_000_000;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +194,10 @@ impl Requests {
                 .nak
                 .is_some_and(|n| !n.resent && r.piece.psn.after(n.psn) <= 0);
             let at_once = since(r.copy.time, old.time).is_some_and(|ps| ps < AT_ONCE_PS);
-            if self.last == r.piece.psn && at_once && !asked_for {
+            // A READ whose answer has a hole is repeated at once.
+            let answered = |a: &Ask| a.holds(r.piece.psn) && a.reached != a.first;
+            let answered = self.asks.iter().any(answered);
+            if self.last == r.piece.psn && at_once && !asked_for && !answered {
                 likeness = Likeness::Duplicate;
             }
         }

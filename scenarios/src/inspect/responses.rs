@@ -320,7 +320,8 @@ impl Requests {
         self.pass_reads(r.psn, found);
         if self.is_open() && at + 1 == self.asks.len() {
             if !r.opcode.ends_message() {
-                self.asks[at].expect = r.psn.plus(1);
+                let ask = &mut self.asks[at];
+                (ask.expect, ask.reached) = (r.psn.plus(1), r.psn.plus(1));
                 self.finish_response(r, found);
                 return;
             }
@@ -330,25 +331,26 @@ impl Requests {
         let ask = &mut self.asks[at];
         check_position(ask, r, found);
         check_length(ask, mtu, r, found);
-        let ahead = r.psn.after(ask.expect);
-        if ahead > 0 {
+        if r.psn.after(ask.reached) > 0 {
             let text = format!(
                 "gap in the answer to packet {}: {} not seen, lost before this point or not captured",
                 ask.number,
-                psns(ask.expect, r.psn.minus(1))
+                psns(ask.reached, r.psn.minus(1))
             );
             put(found, Rule::ReadGap, text);
         }
-        if ahead < 0 || ask.done {
+        if r.psn.is_before(ask.expect) {
             let text = format!("response to packet {} again", ask.number);
             put(found, Rule::ReadAgain, text);
         }
-        if ahead >= 0 {
-            ask.expect = r.psn.plus(1);
+        let next = r.psn.plus(1);
+        if r.psn == ask.expect {
+            ask.expect = next;
         }
-        if r.psn == ask.last {
-            ask.done = true;
+        if next.after(ask.reached) > 0 {
+            ask.reached = next;
         }
+        ask.done = ask.expect.after(ask.last) > 0;
         self.finish_response(r, found);
     }
 }
@@ -387,7 +389,7 @@ pub(super) fn report_nak(r: &Response, found: &mut Found) {
 /// FIRST, MIDDLE, LAST or ONLY by the place in the answer. Where the request was repeated in the
 /// middle, the answer may begin anew (FIRST, ONLY) or go on (MIDDLE, LAST): cards do either.
 fn check_position(ask: &Ask, r: &Response, found: &mut Found) {
-    let anew = ask.restart == Some(r.psn);
+    let anew = ask.restarts.contains(&r.psn);
     let fits = match r.opcode.position() {
         Position::Only => r.psn == ask.last && (r.psn == ask.first || anew),
         Position::First => r.psn != ask.last && (r.psn == ask.first || anew),

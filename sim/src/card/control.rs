@@ -1,12 +1,12 @@
 //! Making and changing what a card has: completion queues, queue pairs, regions.
 
+use super::program::{
+    CHUNK, CompletionQueue, QueuePair, SharedReceiveQueue, SharedState, work_queue,
+};
 use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
 use super::qp::{Path, Qp, Srq, State};
 use super::queue::ring;
-use super::work::{
-    AddressHandle, CHUNK, CompletionQueue, CqId, MAX_INLINE, QueuePair, SharedReceiveQueue,
-    SharedState, SrqId, work_queue,
-};
+use super::work::{AddressHandle, CqId, MAX_INLINE, SrqId};
 use super::{Card, Cq, Notify};
 use crate::memory::{
     Access, Binding, LocalKey, MemoryRegion, Pd, RegisterError, Reregistration, Storage,
@@ -165,6 +165,7 @@ impl Card {
             overrun: false,
             armed: None,
             users: 0,
+            destroyed: false,
         });
         Ok(CompletionQueue { id, ring: reader })
     }
@@ -172,11 +173,7 @@ impl Card {
     /// Makes a completion queue hold `entries` completions; those in it stay (`ibv_resize_cq`).
     pub fn resize_cq(&mut self, cq: &mut CompletionQueue, entries: u32) -> Result<(), CreateError> {
         within("cqe", entries, 1, MAX_CQE)?;
-        let queue = self
-            .desk
-            .cqs
-            .get_mut(cq.id.0 as usize)
-            .ok_or(CreateError::UnknownCq(cq.id))?;
+        let queue = self.cq(cq.id)?;
         let waiting = (cq.ring.tail() - cq.ring.head()) as u32;
         within("cqe", entries, waiting.max(1), MAX_CQE)?;
         let (mut writer, reader) = ring(entries);
@@ -188,13 +185,15 @@ impl Card {
         Ok(())
     }
 
+    fn cq(&mut self, id: CqId) -> Result<&mut Cq, CreateError> {
+        let queue = self.desk.cqs.get_mut(id.0 as usize);
+        let queue = queue.filter(|q| !q.destroyed);
+        queue.ok_or(CreateError::UnknownCq(id))
+    }
+
     /// Asks for a notification, once (`ibv_req_notify_cq`). One that is armed for any completion stays so.
     pub fn request_notify(&mut self, cq: CqId, which: Notify) -> Result<(), CreateError> {
-        let queue = self
-            .desk
-            .cqs
-            .get_mut(cq.0 as usize)
-            .ok_or(CreateError::UnknownCq(cq))?;
+        let queue = self.cq(cq)?;
         if queue.armed != Some(Notify::Next) {
             queue.armed = Some(which);
         }
@@ -277,9 +276,7 @@ impl Card {
             return Err(CreateError::UnknownPd(init.pd));
         }
         for cq in [init.send_cq, init.recv_cq] {
-            if cq.0 as usize >= self.desk.cqs.len() {
-                return Err(CreateError::UnknownCq(cq));
-            }
+            self.cq(cq)?;
         }
         if self.qps.len() == MAX_QP as usize && self.freed.is_empty() {
             return Err(CreateError::Full);
@@ -405,10 +402,14 @@ impl Card {
         &mut self,
         cq: CompletionQueue,
     ) -> Result<(), (CreateError, CompletionQueue)> {
-        match self.desk.cqs.get(cq.id.0 as usize) {
-            None => Err((CreateError::UnknownCq(cq.id), cq)),
-            Some(Cq { users: 0, .. }) => Ok(()),
-            Some(&Cq { users, .. }) => Err((
+        match self.cq(cq.id) {
+            Err(error) => Err((error, cq)),
+            Ok(queue) if queue.users == 0 => {
+                queue.destroyed = true;
+                self.desk.notifications.retain(|&id| id != cq.id);
+                Ok(())
+            }
+            Ok(&mut Cq { users, .. }) => Err((
                 CreateError::InUse {
                     what: "the completion queue",
                     users,

@@ -5,7 +5,7 @@ use super::config::CardConfig;
 use super::counters::Counters;
 use super::env::{Deed, Env, PriorityMask, Refusal};
 use super::qp::attributes::QpType;
-use super::qp::{Desk, Qp, State};
+use super::qp::{Desk, Path, Qp, State};
 use super::recent::Recent;
 use crate::memory::Memory;
 use crate::random::Stream;
@@ -167,6 +167,7 @@ impl Card {
             return Err(Refusal::Malformed);
         }
         if packet.bth.dest_qp() == QpNumber::MULTICAST {
+            // To a group of this card's, which is looked for by its address.
             return self.dispatch_multicast(now, packet, route, env);
         }
         let index = self
@@ -222,7 +223,9 @@ impl Card {
                     && route.dst == path.own
                     && route.encapsulation == config.encapsulation
             }
-            None => route.dst == config.gid || route.dst.is_multicast(),
+            // What is sent to a group names no queue pair of its own, and has been looked for by group.
+            None if packet.bth.dest_qp() == QpNumber::MULTICAST => true,
+            None => route.dst == config.gid,
         };
         if !addressed {
             return Err(Refusal::WrongAddress);
@@ -298,6 +301,12 @@ impl Card {
             let Some(qp) = self.qps[index as usize].as_deref_mut() else {
                 continue;
             };
+            if qp.path.is_some_and(|p| p.response_priority != priority) {
+                // The path has changed since it was listed.
+                qp.listed_response = false;
+                self.after(index as usize);
+                continue;
+            }
             let packet = qp.next_response(now, &mut self.desk, env);
             qp.counters.sent_packets += u64::from(packet.is_some());
             if packet.is_some() && qp.has_responses() {
@@ -314,14 +323,19 @@ impl Card {
             let Some(qp) = self.qps[index as usize].as_deref_mut() else {
                 continue;
             };
-            let packet = qp.next_request(now, &mut self.desk, env);
+            let packet = qp.next_request(now, priority, &mut self.desk, env);
             qp.counters.sent_packets += u64::from(packet.is_some());
             qp.listed_request = false;
-            if packet.is_some() {
+            // What comes next may be of another priority: the next datagram, or the path has changed.
+            let elsewhere = |path: Path| path.priority != priority;
+            if packet.is_some() || qp.next_path(&self.desk).is_some_and(elsewhere) {
                 self.after(index as usize);
+            } else {
+                self.arm(index as usize);
+            }
+            if packet.is_some() {
                 return packet;
             }
-            self.arm(index as usize);
         }
         None
     }

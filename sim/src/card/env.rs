@@ -62,7 +62,7 @@ pub enum Refusal {
     BadPkey,
     /// The Q_Key is not the queue pair's.
     BadQkey,
-    /// A datagram does not fit the receive request (C9-205).
+    /// A datagram does not fit the receive request (C9-205), nor does a message of an unreliable connection.
     TooLong,
     /// Transport version, opcode or length cannot be.
     Malformed,
@@ -76,13 +76,15 @@ pub enum Refusal {
     ReceiverNotReady,
     /// The card ran out of places to remember it.
     NoResources,
-    /// The request was answered with a NAK for another reason.
+    /// The request failed for another reason; on a reliable connection a NAK says so.
     Nak,
+    /// A key does not allow what a packet of an unreliable connection asks for.
+    BadKey,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 15] = [
+    pub const ALL: [Refusal; 16] = [
         Refusal::BadIcrc,
         Refusal::UnknownQueuePair,
         Refusal::WrongState,
@@ -98,6 +100,7 @@ impl Refusal {
         Refusal::ReceiverNotReady,
         Refusal::NoResources,
         Refusal::Nak,
+        Refusal::BadKey,
     ];
 
     /// A name for reports: `bad-icrc`.
@@ -118,6 +121,7 @@ impl Refusal {
             Refusal::ReceiverNotReady => "receiver-not-ready",
             Refusal::NoResources => "no-resources",
             Refusal::Nak => "nak",
+            Refusal::BadKey => "bad-key",
         }
     }
 }

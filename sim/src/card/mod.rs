@@ -6,7 +6,7 @@
 //! | `control` | making and changing queue pairs, completion queues, regions |
 //! | [`qp`] | a queue pair: requester, completer, responder |
 //! | [`queue`] | the rings between a program and its card |
-//! | [`work`] | work requests and completions |
+//! | [`work`], [`program`] | work requests and completions, and the handles a program has |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`config`] | what a card is like |
 //! | [`profile`] | how a spec-exact card and Linux' driver differ |
@@ -30,6 +30,7 @@ pub mod counters;
 mod engine;
 pub mod env;
 pub mod profile;
+pub mod program;
 pub mod qp;
 pub mod queue;
 pub mod recent;
@@ -42,13 +43,13 @@ pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
 pub use profile::Profile;
+pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::State;
 pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
 pub use recent::{Rare, Recent};
 pub use work::{
-    AddressHandle, Completion, CompletionKind, CompletionQueue, CqId, Datagram, MAX_INLINE,
-    MAX_MESSAGE_LEN, PostError, QueuePair, RecvRequest, Remote, SendRequest, Sge,
-    SharedReceiveQueue, SrqId, Status, Work,
+    AddressHandle, Completion, CompletionKind, CqId, Datagram, MAX_INLINE, MAX_MESSAGE_LEN,
+    PostError, RecvRequest, Remote, SendRequest, Sge, SrqId, Status, Work,
 };
 
 use crate::wire::QpNumber;
@@ -91,6 +92,8 @@ pub(crate) struct Cq {
     armed: Option<Notify>,
     /// Queue pairs that complete into it.
     pub(crate) users: u32,
+    /// Nobody uses it any more; its name is not given out again.
+    pub(crate) destroyed: bool,
 }
 
 impl Cq {

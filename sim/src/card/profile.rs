@@ -23,16 +23,18 @@ pub struct Profile {
     /// `RXE_MAX_PKT_PER_ACK`, 64; no capture has a message of more than ten packets).
     pub ack_every: u32,
     /// End-to-end credits; where [`CardConfig::credits`](super::CardConfig::credits) starts. [`SPEC`]
-    /// gives and heeds them (9.7.7.2). [`RXE`] always says "not limited": every capture.
+    /// gives and heeds them (9.7.7.2). [`RXE`] always says "not limited": `rc_send` and every other
+    /// capture with an ACK.
     pub credits: bool,
 
     /// Answers that may wait for the port before they are drawn together. [`SPEC`] 1: one ACK grows to
     /// cover later requests (9.7.5.1.2). [`RXE`] answers packet by packet, a duplicate too:
-    /// `loss_send_last`, `reorder_request`, `rc_rnr_writeimm`, `dup_request`; how many at most is approximate.
+    /// `loss_send_last`, `reorder_request`, `rc_rnr_writeimm`, `dup_request`; how many at most is
+    /// approximate.
     pub separate_answers: usize,
     /// How a message that is longer than its receive request is refused. [`SPEC`]: NAK "invalid request"
-    /// and a local length error (11.6.2). [`RXE`]: `rc_nak_short_recv`, `rc_nak_short_recv_multi`,
-    /// `uc_short_recv`.
+    /// (approximate: taken from the notes beside the captures) and a local length error (11.6.2).
+    /// [`RXE`]: `rc_nak_short_recv`, `rc_nak_short_recv_multi`, `uc_short_recv`, `uc_loss_only`.
     pub short_receive: ShortReceive,
     /// The answer to a READ that is asked for from its middle on continues the first answer: MIDDLE or
     /// LAST. Without, the request is one of its own, answered by FIRST or ONLY (approximate: the section

@@ -7,6 +7,8 @@
 mod access;
 mod buffer;
 mod table;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use access::{Access, AccessError};

@@ -1,7 +1,8 @@
 //! Memory windows: keys of their own for part of a region.
 
-use super::{Access, LocalKey, Pd};
-use crate::wire::QpNumber;
+use super::table::{Entry, Memory, Place, Slot, index, offset};
+use super::{Access, AccessError, LocalKey, Pd};
+use crate::wire::{QpNumber, RemoteKey};
 
 /// The type of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -86,4 +87,205 @@ pub enum WindowError {
     /// The protection domain does not exist.
     #[error("protection domain {0} does not exist on this card")]
     UnknownDomain(u32),
+}
+
+impl Memory {
+    /// A window that is not bound. A key of type 1 opens nothing before it is bound; that of type 2 is
+    /// the one whose low byte the binding changes.
+    pub fn alloc_window(&mut self, pd: Pd, kind: WindowType) -> Result<RemoteKey, WindowError> {
+        if !self.has_pd(pd) {
+            return Err(WindowError::UnknownDomain(pd.0));
+        }
+        let key = self.take_key().ok_or(WindowError::Full)?;
+        self.slots[index(key)].entry = Entry::Window(Window {
+            pd,
+            kind,
+            key,
+            bound: None,
+        });
+        Ok(RemoteKey(key))
+    }
+
+    /// Ends a window, bound or not.
+    pub fn dealloc_window(&mut self, rkey: RemoteKey) -> Result<(), WindowError> {
+        self.window(rkey.0)?;
+        self.give_back(rkey.0);
+        Ok(())
+    }
+
+    /// Binds a window of type 1 by the verb, through a queue pair of `pd`, and gives its new key. A length
+    /// of zero unbinds it.
+    pub fn bind_type1(
+        &mut self,
+        rkey: RemoteKey,
+        binding: Binding,
+        pd: Pd,
+        qp: QpNumber,
+    ) -> Result<RemoteKey, WindowError> {
+        let window = self.window(rkey.0)?;
+        if window.kind != WindowType::Type1 {
+            return Err(WindowError::WrongType(rkey.0));
+        }
+        if binding.zero_based {
+            return Err(WindowError::ZeroBased(rkey.0));
+        }
+        if binding.len > 0 {
+            self.check_binding(&window, &binding, pd)?;
+        }
+        let slot = &mut self.slots[index(rkey.0)];
+        slot.tag = slot.tag.wrapping_add(1);
+        let key = rkey.0 & !0xff | u32::from(slot.tag);
+        let bound = (binding.len > 0).then_some((binding, qp));
+        slot.entry = Entry::Window(Window {
+            key,
+            bound,
+            ..window
+        });
+        Ok(RemoteKey(key))
+    }
+
+    /// Binds a window of type 2 by a work request of the queue pair `qp`, with the key it has from here
+    /// on.
+    pub fn bind_type2(
+        &mut self,
+        key: RemoteKey,
+        binding: Binding,
+        pd: Pd,
+        qp: QpNumber,
+    ) -> Result<(), WindowError> {
+        let window = match self.slots.get(index(key.0)) {
+            Some(Slot {
+                entry: Entry::Window(w),
+                ..
+            }) => *w,
+            _ => return Err(WindowError::UnknownKey(key.0)),
+        };
+        if window.kind != WindowType::Type2 {
+            return Err(WindowError::WrongType(window.key));
+        }
+        if window.bound.is_some() {
+            return Err(WindowError::Bound(window.key));
+        }
+        if key.0 == window.key {
+            return Err(WindowError::Key {
+                old: window.key,
+                new: key.0,
+            });
+        }
+        if binding.len == 0 {
+            return Err(WindowError::Empty(window.key));
+        }
+        self.check_binding(&window, &binding, pd)?;
+        let slot = &mut self.slots[index(key.0)];
+        slot.tag = key.0 as u8;
+        slot.entry = Entry::Window(Window {
+            key: key.0,
+            bound: Some((binding, qp)),
+            ..window
+        });
+        Ok(())
+    }
+
+    fn check_binding(&self, window: &Window, binding: &Binding, pd: Pd) -> Result<(), WindowError> {
+        if window.pd != pd {
+            return Err(WindowError::WrongDomain(window.key));
+        }
+        self.local(
+            binding.lkey,
+            pd,
+            binding.addr,
+            binding.len,
+            Access::LOCAL_READ,
+        )
+        .map_err(WindowError::Region)?;
+        let Some(region) = self.region(binding.lkey.0) else {
+            return Err(WindowError::UnknownKey(binding.lkey.0));
+        };
+        if !region.access.allows(Access::MW_BIND) {
+            return Err(WindowError::NotBindable(binding.lkey));
+        }
+        if binding.access.writes_remotely() && !region.access.allows(Access::LOCAL_WRITE) {
+            return Err(WindowError::NeedsLocalWrite(binding.access));
+        }
+        Ok(())
+    }
+
+    /// Ends the validity of a key by a work request of this side or of the peer of the queue pair `qp`: that
+    /// of a window of type 2 bound there. The window is free to be bound again.
+    pub fn invalidate(&mut self, key: RemoteKey, pd: Pd, qp: QpNumber) -> Result<(), WindowError> {
+        if self.region(key.0).is_some() {
+            return Err(WindowError::IsRegion(key.0));
+        }
+        let window = self.window(key.0)?;
+        if window.kind != WindowType::Type2 {
+            return Err(WindowError::WrongType(key.0));
+        }
+        match window.bound {
+            Some((_, owner)) if owner == qp && window.pd == pd => {
+                self.slots[index(key.0)].entry = Entry::Window(Window {
+                    bound: None,
+                    ..window
+                });
+                Ok(())
+            }
+            _ => Err(WindowError::UnknownKey(key.0)),
+        }
+    }
+
+    fn window(&self, key: u32) -> Result<Window, WindowError> {
+        match self.slots.get(index(key)) {
+            Some(Slot {
+                entry: Entry::Window(w),
+                ..
+            }) if w.key == key => Ok(*w),
+            _ => Err(WindowError::UnknownKey(key)),
+        }
+    }
+
+    pub(super) fn through_window(
+        &self,
+        window: &Window,
+        pd: Pd,
+        qp: QpNumber,
+        addr: u64,
+        len: u64,
+        asked: Access,
+    ) -> Result<Place<'_>, AccessError> {
+        let key = window.key;
+        let Some((binding, owner)) = &window.bound else {
+            return Err(AccessError::UnknownKey { key });
+        };
+        if window.pd != pd {
+            return Err(AccessError::WrongDomain { key });
+        }
+        if window.kind == WindowType::Type2 && *owner != qp {
+            return Err(AccessError::WrongQueuePair { key });
+        }
+        if !binding.access.allows(asked) {
+            return Err(AccessError::Rights {
+                key,
+                asked,
+                granted: binding.access,
+            });
+        }
+        let base = if binding.zero_based { 0 } else { binding.addr };
+        let Some(offset) = offset(base, binding.len, addr, len) else {
+            let size = binding.len;
+            return Err(AccessError::OutOfRange {
+                key,
+                addr,
+                len,
+                base,
+                size,
+            });
+        };
+        // The region may have ended since; its rights were looked at when the window was bound.
+        self.local(
+            binding.lkey,
+            pd,
+            binding.addr + offset,
+            len,
+            Access::LOCAL_READ,
+        )
+    }
 }

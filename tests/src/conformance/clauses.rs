@@ -232,7 +232,7 @@ pub static CLAUSES: &[Clause] = &[
     clause(
         "o10-37.2.31",
         "Type 2A or type 2B windows are offered, never both",
-        Proved,
+        Absent("one kind of type 2 window is offered, so there is nothing to mix"),
     ),
     clause(
         "C11-15",

@@ -30,13 +30,18 @@ macro_rules! rule {
     };
 }
 
+mod atomics;
 pub mod clauses;
+mod datagrams;
 mod go_back_0;
+mod queues;
 mod quiet;
 mod requester;
 mod responder;
 mod states;
 mod timers;
+mod unreliable;
+mod windows;
 mod wire;
 
 #[cfg(test)]
@@ -116,6 +121,31 @@ pub static GROUPS: &[Group] = &[
         name: "timers",
         title: "Timers and retries",
         files: &[timers::RULES],
+    },
+    Group {
+        name: "atomics",
+        title: "Atomic operations",
+        files: atomics::RULES,
+    },
+    Group {
+        name: "windows",
+        title: "Memory windows, and keys that end",
+        files: windows::RULES,
+    },
+    Group {
+        name: "unreliable",
+        title: "Unreliable connections",
+        files: unreliable::RULES,
+    },
+    Group {
+        name: "datagrams",
+        title: "Unreliable datagrams and multicast",
+        files: datagrams::RULES,
+    },
+    Group {
+        name: "queues",
+        title: "Inline data, shared receives, completion queues",
+        files: queues::RULES,
     },
     Group {
         name: "go-back-0",

@@ -6,3 +6,4 @@ mod hostile;
 mod kernel;
 mod rules;
 mod situations;
+mod virtual_link;

@@ -230,7 +230,11 @@ fn an_identical_packet_without_identification() {
         let forge = Forge::of(case);
         (1..=forge.packets.len()).fold(forge, |f, n| f.change(n, anonymous))
     };
-    let inspection = all("dup_request-responder").inspect();
+    let mut duplicates = all("dup_request-responder");
+    for copy in [1, 5] {
+        duplicates.packets[copy].0 = duplicates.packets[copy - 1].0 + 20;
+    }
+    let inspection = duplicates.inspect();
     let duplicates: Vec<_> = inspection.of(Rule::Duplicate).map(|f| f.packet).collect();
     assert_eq!(duplicates, [2, 6]);
     let inspection = all("loss_all").inspect();

@@ -9,7 +9,7 @@ use crate::card::work::{SendEntry, Status, Work};
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::aeth::SyndromeKind;
-use crate::wire::{Aeth, Ext, NakCode, Operation, Packet};
+use crate::wire::{Aeth, Ext, NakCode, Opcode, Operation, Packet};
 
 impl Qp {
     /// Takes a response.
@@ -346,7 +346,12 @@ impl Qp {
                 original = value.0.to_ne_bytes();
                 Some(&original[..])
             }
-            (Work::AtomicWrite(_), Ext::Aeth(_)) if packet.payload.is_empty() => return Ok(()),
+            (Work::AtomicWrite(_), Ext::Aeth(_))
+                if packet.bth.opcode() == Opcode::RC_READ_RESPONSE_ONLY
+                    && packet.payload.is_empty() =>
+            {
+                return Ok(());
+            }
             (Work::Read(_), Ext::Aeth(_) | Ext::None) => {
                 let expected = (entry.len - offset).min(u64::from(self.mtu.bytes()));
                 let last = position + 1 == flight.end();

@@ -10,10 +10,12 @@ use crate::time::Time;
 use crate::wire::{AtomicEth, Bth, Deth, Ext, Opcode, Packet, Payload, Reth};
 
 impl Qp {
-    /// The next request packet, if one can be sent now.
+    /// The next request packet, if one can be sent now, in `priority`. One of another priority stays where
+    /// it is: its port may be paused.
     pub(crate) fn next_request<E: Env>(
         &mut self,
         now: Time,
+        priority: u8,
         desk: &mut Desk,
         env: &mut E,
     ) -> Option<Packet> {
@@ -34,7 +36,7 @@ impl Qp {
                 break;
             }
         }
-        let path = self.next_path(desk)?;
+        let path = self.next_path(desk).filter(|p| p.priority == priority)?;
         let r = &self.requester;
         let entry = *r.queue.entries.peek(r.cursor_request)?;
         let flight = r.flight(r.cursor_request);
@@ -109,8 +111,16 @@ impl Qp {
             return false;
         };
         r.refresh(&entry);
-        if entry.fence && r.reads_out > 0 {
-            return false;
+        if entry.fence {
+            // A fenced invalidation waits for everything before it (10.6.5.1): the peer may be using the
+            // key on behalf of any of that. Others wait for READs and atomics (10.8.3.3).
+            let waits = match entry.work {
+                Work::LocalInvalidate(_) => r.head() < r.started,
+                _ => r.reads_out > 0,
+            };
+            if waits {
+                return false;
+            }
         }
         if entry.work.takes_receive() && r.started > r.credit_limit {
             return false;
@@ -176,7 +186,7 @@ impl Qp {
         }
         // Where the answer goes is looked at before the peer has done its part.
         if entry.work.takes_resource() && !entry.work.sends_data() {
-            for sge in self.requester.elements(entry) {
+            for sge in self.requester.elements(entry).filter(|sge| sge.len > 0) {
                 desk.memory
                     .local(sge.lkey, pd, sge.addr, sge.len.into(), Access::LOCAL_WRITE)
                     .map_err(|_| Status::LocalProtectionError)?;

@@ -26,11 +26,11 @@ mod unreliable;
 
 use super::config::CardConfig;
 use super::counters::Counters;
+use super::program::{Chunk, SharedState, WorkReader};
 use super::queue::Reader;
 use super::recent::{Rare, Recent};
 use super::work::{
-    Chunk, Completion, CompletionKind, CqId, RecvEntry, SendEntry, Sge, SharedState, SrqId, Status,
-    Work, WorkReader,
+    Completion, CompletionKind, CqId, RecvEntry, SendEntry, Sge, SrqId, Status, Work,
 };
 use super::{AsyncEvent, Cq};
 use crate::memory::{Access, Memory, Pd};
@@ -149,6 +149,8 @@ pub(crate) struct Qp {
     pub(crate) listed_request: bool,
     /// On the card's list of queue pairs with responses to send.
     pub(crate) listed_response: bool,
+    /// The program knows that no more receive requests are taken, until the next reset.
+    last_wqe_told: bool,
     shared: Arc<SharedState>,
 }
 
@@ -180,6 +182,7 @@ impl Qp {
             armed: Vec::new(),
             listed_request: false,
             listed_response: false,
+            last_wqe_told: false,
             shared,
             init,
         }
@@ -203,20 +206,21 @@ impl Qp {
         self.requester.reset();
         self.responder.reset();
         self.path = None;
+        self.last_wqe_told = false;
         self.set_state(now, State::Reset);
     }
 
     /// Into the error state: every request completes as flushed (C9-220, C10-42). Answers already
     /// decided on still go out.
     pub(crate) fn enter_error(&mut self, now: Time, desk: &mut Desk) {
-        let before = self.state;
         self.set_state(now, State::Error);
         self.requester.stop();
         self.responder.stop();
         self.flush(now, desk);
         // With a shared receive queue the program cannot tell by itself that nothing more will come
-        // (o11-5.2.5).
-        if before != State::Error && self.responder.receives.srq().is_some() {
+        // (o11-5.2.5). Who completes a request in error has set the state already.
+        let told = std::mem::replace(&mut self.last_wqe_told, true);
+        if !told && self.responder.receives.srq().is_some() {
             desk.events
                 .push_back(AsyncEvent::LastWqeReached(self.number));
         }

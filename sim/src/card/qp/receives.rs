@@ -1,7 +1,8 @@
 //! Where a queue pair's receive requests come from: a queue of its own, or one that it shares.
 
 use crate::card::AsyncEvent;
-use crate::card::work::{RecvEntry, Sge, SrqId, WorkReader};
+use crate::card::program::WorkReader;
+use crate::card::work::{RecvEntry, Sge, SrqId};
 use crate::memory::Pd;
 use std::collections::VecDeque;
 

@@ -2,8 +2,9 @@
 
 use super::attributes::{QpAttributes, QpType};
 use super::{Desk, Path, Qp, State, psn_at};
+use crate::card::program::{CHUNK, Chunk, WorkReader};
 use crate::card::recent::Rare;
-use crate::card::work::{CHUNK, Chunk, SendEntry, Sge, Status, WorkReader};
+use crate::card::work::{SendEntry, Sge, Status};
 use crate::card::{codes, queue::Reader};
 use crate::time::{Span, Time};
 use crate::wire::{Bth, Damage, Ecn, Ext, Packet, Payload, Psn};

@@ -132,9 +132,8 @@ impl Qp {
                 _ => return self.duplicate(now, position, packet, desk),
             }
         }
-        if self.state == State::Rtr && !std::mem::replace(&mut self.responder.established, true) {
-            desk.events
-                .push_back(AsyncEvent::CommunicationEstablished(self.number));
+        if self.state == State::Rtr {
+            self.tell_established(desk);
         }
         match self.execute(now, packet, desk, env) {
             Ok(()) => {
@@ -142,6 +141,14 @@ impl Qp {
                 Ok(())
             }
             Err(fault) => self.refuse(now, fault, desk),
+        }
+    }
+
+    /// The peer of a connection is there before this side sends: tells the program, once.
+    pub(super) fn tell_established(&mut self, desk: &mut Desk) {
+        if !std::mem::replace(&mut self.responder.established, true) {
+            desk.events
+                .push_back(AsyncEvent::CommunicationEstablished(self.number));
         }
     }
 

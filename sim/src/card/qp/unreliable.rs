@@ -1,12 +1,12 @@
 //! The receiving side of UC and UD. Nothing is answered; what does not fit is dropped (9.8).
 
 use super::execute::Fault;
-use super::{Desk, Qp, State, position_of};
+use super::{Desk, Qp, State, psn_at};
 use crate::card::env::{Env, Refusal};
 use crate::card::work::{Completion, CompletionKind, Status};
 use crate::memory::Access;
 use crate::time::Time;
-use crate::wire::{Ecn, Encapsulation, Operation, Packet, Route};
+use crate::wire::{Ecn, Encapsulation, NakCode, Operation, Packet, Route};
 
 /// Bytes in front of a datagram in its buffer: room for the GRH or IP header (11.4.1.2).
 pub(crate) const GRH_LEN: u16 = 40;
@@ -31,25 +31,28 @@ impl Qp {
         if !matches!(opcode.operation(), Operation::Send | Operation::Write) {
             return Err(Refusal::Malformed);
         }
+        if self.state == State::Rtr {
+            self.tell_established(desk);
+        }
         let r = &mut self.responder;
-        let position = position_of(r.first_psn, packet.bth.psn(), r.expected).max(0) as u64;
-        if position != r.expected {
+        if packet.bth.psn() != psn_at(r.first_psn, r.expected) {
             self.counters.out_of_sequence += 1;
             r.broken |= r.message.take().is_some();
+            // There is no old and no new: the PSNs are counted on from this one, wherever it lies.
+            r.first_psn = packet.bth.psn().minus(r.expected as u32);
         }
         if opcode.begins_message() {
             let broken = r.message.take().is_some() | std::mem::take(&mut r.broken);
             if broken && desk.config.profile.broken_message_costs_next {
-                r.expected = position + 1;
+                r.expected += 1;
                 return Err(Refusal::OutOfSequence);
             }
         } else if r.message.is_none() {
-            r.expected = position + 1;
+            r.expected += 1;
             return Err(Refusal::OutOfSequence);
         }
-        r.expected = position;
         let outcome = self.execute_message(packet, desk, env);
-        self.responder.expected = position + 1;
+        self.responder.expected += 1;
         match outcome {
             Ok(()) => {
                 if opcode.ends_message() {
@@ -61,7 +64,10 @@ impl Qp {
                 self.responder.message = None;
                 match fault {
                     Fault::NotReady => Err(Refusal::ReceiverNotReady),
-                    Fault::Nak(_) => Err(Refusal::Nak),
+                    Fault::Nak(NakCode::RemoteAccessError) => Err(Refusal::BadKey),
+                    Fault::Nak(_) => Err(Refusal::Malformed),
+                    // The message is dropped, and the receive request waits for the next (class D).
+                    Fault::Receive(_, Status::LocalLengthError) => Err(Refusal::TooLong),
                     Fault::Receive(_, status) | Fault::Quiet(status) => {
                         self.fail_receive(now, status, desk);
                         Err(Refusal::Nak)
@@ -87,7 +93,8 @@ impl Qp {
         ) {
             return Err(Refusal::WrongState);
         }
-        let Some(deth) = packet.ext.deth() else {
+        let (Operation::Send, Some(deth)) = (packet.bth.opcode().operation(), packet.ext.deth())
+        else {
             return Err(Refusal::Malformed);
         };
         if deth.qkey != self.qkey {

@@ -46,6 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         "Others learn of an overrun when they next complete",
         [
             others_learn_of_the_overrun_when_they_next_complete,
+            everyone_who_completes_into_a_queue_that_ran_over_fails_then,
             a_receive_that_finds_the_completion_queue_full_ends_its_queue_pair
         ]
     ),
@@ -265,4 +266,35 @@ fn a_bad_remote_key_is_told_to_both_programs() {
         assert_eq!(b.state(), State::Error);
         assert!(b.completed().is_empty());
     }
+}
+
+fn everyone_who_completes_into_a_queue_that_ran_over_fails_then() {
+    let mut b = Bench::new(Setup {
+        cqe: 1,
+        ..Default::default()
+    });
+    let mut other = b.another();
+    let sges = [b.sge(100, 64)];
+    let request = RecvRequest {
+        wr_id: 3,
+        sges: &sges,
+    };
+    other.post_recv(&request).unwrap();
+    b.post_recv(1, 0, 64);
+    b.post_recv(2, 0, 64);
+    b.hear(send_only(0, b"x"));
+    b.hear(send_only(1, b"x"));
+    let (cq, one, two) = (b.cq.id(), b.qp.number(), other.number());
+    assert_eq!(
+        b.events(),
+        [AsyncEvent::CqError(cq), AsyncEvent::QpFatal(one)]
+    );
+    assert_eq!(b.state(), State::Error);
+    assert_eq!(other.state(), State::Rts, "not before its next completion");
+    // There is room again, but the queue is in error, which is told once.
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+    b.hear(send_only(0, b"x").to(two));
+    assert_eq!(b.events(), [AsyncEvent::QpFatal(two)]);
+    assert_eq!(other.state(), State::Error);
+    assert!(b.completed().is_empty());
 }

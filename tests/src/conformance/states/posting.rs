@@ -4,7 +4,7 @@ use super::in_state;
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id};
-use softroce_sim::card::{PostError, SendRequest, State, Status, Work};
+use softroce_sim::card::{PostError, QpType, SendRequest, State, Status, Work};
 
 pub(super) const RULES: &[Rule] = &[
     rule!(
@@ -39,8 +39,11 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule!(
         Id("C10-96"),
-        "In ERROR work is taken, and completes in error",
-        [in_error_work_is_taken_and_completes_in_error]
+        "In ERROR and SQE work is taken, and completes in error",
+        [
+            in_error_work_is_taken_and_completes_in_error,
+            in_sqe_sends_are_taken_and_complete_in_error
+        ]
     ),
     rule!(
         Behaviour,
@@ -136,4 +139,26 @@ fn queues_are_as_long_as_was_asked_for() {
         b.try_post_recv(6, &many),
         Err(PostError::TooManySges { count: 9, limit: 8 })
     );
+}
+
+fn in_sqe_sends_are_taken_and_complete_in_error() {
+    // A send queue that fails by itself stops in SQE, which only unreliable services have.
+    for setup in [Setup::uc(), Setup::ud()] {
+        let mut b = Bench::new(setup);
+        let mut sge = b.sge(0, 8);
+        sge.lkey.0 ^= 1;
+        let sges = [sge];
+        let to = (b.qp_type() == QpType::Ud).then(|| b.peer_qp());
+        let request = |wr_id| SendRequest {
+            to,
+            ..SendRequest::new(wr_id, Work::Send, &sges)
+        };
+        b.try_post(&request(1)).unwrap();
+        assert_eq!(b.says(), [""; 0]);
+        assert_eq!(b.completed(), [(1, Status::LocalProtectionError)]);
+        assert_eq!(b.state(), State::Sqe);
+        b.try_post(&request(2)).unwrap();
+        assert_eq!(b.completed(), [(2, Status::WorkRequestFlushed)]);
+        assert_eq!(b.says(), [""; 0]);
+    }
 }

@@ -29,6 +29,16 @@ pub(super) const RULES: &[Rule] = &[
         [the_other_protocol_is_not_heard]
     ),
     rule!(
+        Id("CA17-42"),
+        "A datagram is RoCE or RoCEv2 as its card's address says",
+        [a_datagram_is_what_its_address_says]
+    ),
+    rule!(
+        Id("CA17-43"),
+        "A datagram queue pair hears both RoCE and RoCEv2",
+        [a_datagram_queue_pair_hears_both_protocols]
+    ),
+    rule!(
         Id("C8-7"),
         "In RoCE, next header 0x1b says that a BTH follows the GRH",
         [next_header_1b_names_the_bth]
@@ -126,6 +136,29 @@ fn the_other_protocol_is_not_heard() {
         let frame = b.frame_of(send_only(0, b"hello"));
         b.hear_frame(&frame);
         assert_eq!(b.says(), ["ACK 0 msn 1"]);
+    }
+}
+
+fn a_datagram_is_what_its_address_says() {
+    for (setup, ethertype) in [(Setup::ud(), 0x0800), (roce(Setup::ud()), 0x8915)] {
+        let mut b = Bench::new(setup);
+        b.post_datagram(1, 8);
+        let frame = b.pull_frame().unwrap();
+        assert_eq!(word(&frame, 12), ethertype);
+    }
+}
+
+fn a_datagram_queue_pair_hears_both_protocols() {
+    for setup in [Setup::ud(), roce(Setup::ud())] {
+        let mut b = Bench::new(setup);
+        for (id, encapsulation) in [(1, Encapsulation::RoceV1), (2, Encapsulation::RoceV2)] {
+            b.post_recv(id, 0, 64);
+            b.route.encapsulation = encapsulation;
+            let frame = b.frame_of(datagram(0, QKEY, b"hello"));
+            assert!(b.hear_frame(&frame));
+            let c = b.poll();
+            assert_eq!((c.len(), c[0].wr_id, c[0].byte_len), (1, id, 45));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The invariant CRC (A17.3.3).
 
-use super::{BTH4, BTH6, IP, UDP4, UDP6, family, talk};
+use super::{BTH4, BTH6, IP, UDP4, UDP6, family, mend, talk};
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
@@ -121,15 +121,6 @@ fn byte_4_of_the_bth_counts_as_ones() {
 
 fn what_changes_on_the_way_leaves_the_icrc_right() {
     // A router takes one from the TTL, and a switch marks congestion; both mend the header checksum.
-    let mend = |frame: &mut [u8]| {
-        frame[IP + 10..IP + 12].fill(0);
-        let words = frame[IP..UDP4].chunks(2);
-        let sum: u32 = words
-            .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
-            .sum();
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        frame[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-    };
     hears(false, |frame| {
         frame[IP + 8] -= 1;
         mend(frame);

@@ -1,7 +1,7 @@
 //! What is dropped at the door, and without a word (A17.3.4, A17.4.4).
 
 use super::icrc::icrc;
-use super::{BTH4, IP, UDP4, UDP6, family, word};
+use super::{BTH4, IP, UDP4, UDP6, family, mend};
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
@@ -81,6 +81,11 @@ fn good(v6: bool) -> Vec<u8> {
     Bench::new(family(v6)).frame_of(send_only(0, b"hello"))
 }
 
+/// The same over IPv4 with other data.
+fn good_with(payload: &[u8]) -> Vec<u8> {
+    Bench::ready().frame_of(send_only(0, payload))
+}
+
 /// The good frame with a byte set to another value.
 fn with(v6: bool, what: &str, at: usize, value: u8) -> (String, Vec<u8>) {
     let mut frame = good(v6);
@@ -92,10 +97,7 @@ fn with(v6: bool, what: &str, at: usize, value: u8) -> (String, Vec<u8>) {
 /// The same, with an IPv4 header checksum that is right for it.
 fn mended(what: &str, at: usize, value: u8) -> (String, Vec<u8>) {
     let (what, mut frame) = with(false, what, at, value);
-    frame[IP + 10..IP + 12].fill(0);
-    let sum: usize = (0..10).map(|n| word(&frame, IP + 2 * n)).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
+    mend(&mut frame);
     (what, frame)
 }
 
@@ -206,35 +208,32 @@ fn a_frame_that_ends_too_early_is_dropped() {
 }
 
 fn a_pad_count_that_does_not_fit_is_dropped() {
-    let pads = |payload: &[u8], count: u8| {
-        let mut frame = Bench::ready().frame_of(send_only(0, payload));
+    // `there` bytes of pad stand behind the payload, and the header says `count`; all sums are right.
+    let padded = |payload: &[u8], there: usize, count: u8| {
+        let mut frame = good_with(payload);
+        let end = frame.len() - 4;
+        let pad = payload.len().next_multiple_of(4) - payload.len();
+        frame.drain(end - pad + there..end);
+        let less = (pad - there) as u8;
+        frame[IP + 3] -= less;
+        frame[UDP4 + 5] -= less;
         frame[BTH4 + 1] = frame[BTH4 + 1] & !0x30 | count << 4;
         let end = frame.len() - 4;
         let sum = icrc(&frame);
         frame[end..].copy_from_slice(&sum);
-        (format!("{payload:?} and {count}"), frame)
+        mend(&mut frame);
+        (
+            format!("{} bytes, {there} of pad, {count}", payload.len()),
+            frame,
+        )
     };
     // More pad than there are bytes.
-    drops(false, [1, 2, 3].map(|count| pads(b"", count)));
+    drops(false, [1, 2, 3].map(|count| padded(b"", 0, count)));
     // Payload and pad that do not make a multiple of four.
-    for count in [0, 1, 2] {
-        let (what, frame) = pads(b"hello", 3);
-        let mut short = frame.clone();
-        let end = frame.len() - 4;
-        short.drain(end - 3 + usize::from(count)..end);
-        for (at, less) in [(IP + 3, 3 - count), (UDP4 + 5, 3 - count)] {
-            short[at] -= less;
-        }
-        short[BTH4 + 1] = short[BTH4 + 1] & !0x30 | count << 4;
-        let end = short.len() - 4;
-        let sum = icrc(&short);
-        short[end..].copy_from_slice(&sum);
-        short[IP + 10..IP + 12].fill(0);
-        let sum: usize = (0..10).map(|n| word(&short, IP + 2 * n)).sum();
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        short[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-        drops(false, [(what, short)]);
-    }
+    drops(
+        false,
+        [0, 1, 2].map(|pad| padded(b"hello", pad.into(), pad)),
+    );
 }
 
 fn a_frame_for_another_address_is_dropped() {

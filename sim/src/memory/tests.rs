@@ -1,0 +1,333 @@
+//! Keys, rights, ranges, and windows.
+
+use super::*;
+use crate::random::Stream;
+use crate::wire::{QpNumber, RemoteKey};
+
+fn memory() -> (Memory, Pd) {
+    let mut m = Memory::new(Stream::new(1, "test"));
+    let pd = m.alloc_pd();
+    (m, pd)
+}
+
+const ALL: Access = Access::LOCAL_WRITE;
+const QP: QpNumber = QpNumber::new(17);
+const OTHER_QP: QpNumber = QpNumber::new(18);
+
+/// A region of 100 bytes that windows may be bound to, and a binding of bytes 10 to 60.
+fn bindable(m: &mut Memory, pd: Pd) -> (MemoryRegion, Binding) {
+    let r = m
+        .register(pd, Buffer::new(100).into(), ALL | Access::MW_BIND)
+        .unwrap();
+    let binding = Binding {
+        lkey: r.lkey,
+        addr: r.addr + 10,
+        len: 50,
+        access: Access::REMOTE_WRITE,
+        zero_based: false,
+    };
+    (r, binding)
+}
+
+#[test]
+fn a_window_of_type_1_opens_its_part_and_its_old_key_nothing() {
+    let (mut m, pd) = memory();
+    let (r, b) = bindable(&mut m, pd);
+    let first = m.alloc_window(pd, WindowType::Type1).unwrap();
+    let ask = |m: &Memory, key, addr, len| {
+        m.remote(key, (pd, OTHER_QP), addr, len, Access::REMOTE_WRITE)
+            .is_ok()
+    };
+    assert!(!ask(&m, first, b.addr, 1), "not bound");
+    let key = m.bind_type1(first, b, pd, QP).unwrap();
+    assert!(ask(&m, key, b.addr, 50), "any queue pair of the domain");
+    assert!(!ask(&m, key, b.addr, 51) && !ask(&m, key, b.addr - 1, 1));
+    assert!(
+        !ask(&m, r.rkey, b.addr, 1),
+        "the region itself has no remote rights"
+    );
+    assert!(
+        m.remote(key, (pd, QP), b.addr, 1, Access::REMOTE_READ)
+            .is_err()
+    );
+    let again = m.bind_type1(key, b, pd, QP).unwrap();
+    assert!(!ask(&m, key, b.addr, 1), "the key of the former binding");
+    assert!(ask(&m, again, b.addr, 1));
+    let unbound = m
+        .bind_type1(again, Binding { len: 0, ..b }, pd, QP)
+        .unwrap();
+    assert!(!ask(&m, unbound, b.addr, 1));
+    assert_eq!(
+        m.bind_type1(
+            unbound,
+            Binding {
+                zero_based: true,
+                ..b
+            },
+            pd,
+            QP
+        ),
+        Err(WindowError::ZeroBased(unbound.0))
+    );
+}
+
+#[test]
+fn a_window_of_type_2_belongs_to_one_queue_pair_until_it_is_invalidated() {
+    let (mut m, pd) = memory();
+    let (_, b) = bindable(&mut m, pd);
+    let old = m.alloc_window(pd, WindowType::Type2).unwrap();
+    let key = RemoteKey(old.0 ^ 1);
+    assert_eq!(
+        m.bind_type2(old, b, pd, QP),
+        Err(WindowError::Key {
+            old: old.0,
+            new: old.0
+        })
+    );
+    m.bind_type2(
+        key,
+        Binding {
+            zero_based: true,
+            ..b
+        },
+        pd,
+        QP,
+    )
+    .unwrap();
+    let ask = |m: &Memory, qp, addr, len| {
+        m.remote(key, (pd, qp), addr, len, Access::REMOTE_WRITE)
+            .map(|_| ())
+    };
+    assert_eq!(ask(&m, QP, 0, 50), Ok(()));
+    assert_eq!(
+        ask(&m, OTHER_QP, 0, 50),
+        Err(AccessError::WrongQueuePair { key: key.0 })
+    );
+    assert!(ask(&m, QP, 1, 50).is_err());
+    let another = RemoteKey(key.0 ^ 3);
+    assert_eq!(
+        m.bind_type2(another, b, pd, QP),
+        Err(WindowError::Bound(key.0))
+    );
+    assert_eq!(
+        m.invalidate(key, pd, OTHER_QP),
+        Err(WindowError::UnknownKey(key.0))
+    );
+    m.invalidate(key, pd, QP).unwrap();
+    assert!(ask(&m, QP, 0, 1).is_err());
+    assert_eq!(m.bind_type2(another, b, pd, QP), Ok(()));
+}
+
+#[test]
+fn what_a_binding_needs() {
+    let (mut m, pd) = memory();
+    let other = m.alloc_pd();
+    let (r, b) = bindable(&mut m, pd);
+    let bind = |m: &mut Memory, b: Binding, pd| {
+        let w = m.alloc_window(pd, WindowType::Type2).unwrap();
+        m.bind_type2(RemoteKey(w.0 ^ 1), b, pd, QP)
+    };
+    assert_eq!(bind(&mut m, b, pd), Ok(()));
+    assert!(matches!(
+        bind(&mut m, Binding { len: 91, ..b }, pd),
+        Err(WindowError::Region(_))
+    ));
+    assert!(matches!(
+        bind(&mut m, b, other),
+        Err(WindowError::Region(_))
+    ));
+    assert!(matches!(
+        bind(&mut m, Binding { len: 0, ..b }, pd),
+        Err(WindowError::Empty(_))
+    ));
+    let plain = m.register(pd, Buffer::new(8).into(), ALL).unwrap();
+    let to = |r: &MemoryRegion, access| Binding {
+        lkey: r.lkey,
+        addr: r.addr,
+        len: 8,
+        access,
+        zero_based: false,
+    };
+    assert_eq!(
+        bind(&mut m, to(&plain, Access::REMOTE_READ), pd),
+        Err(WindowError::NotBindable(plain.lkey))
+    );
+    let read_only = m
+        .register(pd, Buffer::new(8).into(), Access::MW_BIND)
+        .unwrap();
+    assert_eq!(
+        bind(&mut m, to(&read_only, Access::REMOTE_READ), pd),
+        Ok(())
+    );
+    assert_eq!(
+        bind(&mut m, to(&read_only, Access::REMOTE_WRITE), pd),
+        Err(WindowError::NeedsLocalWrite(Access::REMOTE_WRITE))
+    );
+    assert_eq!(
+        m.invalidate(r.rkey, pd, QP),
+        Err(WindowError::IsRegion(r.rkey.0))
+    );
+}
+
+#[test]
+fn a_window_ends_with_its_region() {
+    let (mut m, pd) = memory();
+    let (r, b) = bindable(&mut m, pd);
+    let w = m.alloc_window(pd, WindowType::Type2).unwrap();
+    let key = RemoteKey(w.0 ^ 1);
+    m.bind_type2(key, b, pd, QP).unwrap();
+    m.deregister(r.lkey).unwrap();
+    // The slot is used again by another region at the same place.
+    m.register_at(pd, r.addr, Buffer::new(100).into(), ALL)
+        .unwrap();
+    assert!(
+        m.remote(key, (pd, QP), b.addr, 1, Access::REMOTE_WRITE)
+            .is_err()
+    );
+}
+
+#[test]
+fn keys_past_65536_do_not_run_into_each_other() {
+    // rxe 2022-12-15: region keys ran into those of windows.
+    let (mut m, pd) = memory();
+    let mut keys = std::collections::HashSet::new();
+    for i in 0..70_000 {
+        let key = if i % 2 == 0 {
+            m.register(pd, Storage::Counted { len: 1 }, ALL)
+                .unwrap()
+                .rkey
+        } else {
+            m.alloc_window(pd, WindowType::Type2).unwrap()
+        };
+        assert!(keys.insert(key));
+    }
+}
+
+#[test]
+fn reregistration_closes_the_old_key_and_a_failed_one_the_region() {
+    let (mut m, pd) = memory();
+    let r = m.register(pd, Buffer::new(8).into(), ALL).unwrap();
+    let change = Reregistration {
+        access: Some(ALL | Access::REMOTE_READ),
+        ..Default::default()
+    };
+    let new = m.reregister(r.lkey, change).unwrap();
+    assert_ne!(new.rkey, r.rkey);
+    assert_eq!((new.addr, new.len), (r.addr, r.len));
+    assert!(
+        m.remote(r.rkey, (pd, QP), r.addr, 8, Access::LOCAL_READ)
+            .is_err()
+    );
+    assert!(
+        m.remote(new.rkey, (pd, QP), r.addr, 8, Access::REMOTE_READ)
+            .is_ok()
+    );
+    let bad = Reregistration {
+        access: Some(Access::REMOTE_WRITE),
+        ..Default::default()
+    };
+    assert!(m.reregister(new.lkey, bad).is_err());
+    assert!(
+        m.local(new.lkey, pd, new.addr, 1, Access::LOCAL_READ)
+            .is_err()
+    );
+}
+
+#[test]
+fn zero_based_regions_count_from_zero() {
+    let (mut m, pd) = memory();
+    let access = ALL | Access::REMOTE_READ | Access::ZERO_BASED;
+    let r = m.register(pd, Buffer::new(8).into(), access).unwrap();
+    assert_eq!(r.addr, 0);
+    assert!(
+        m.remote(r.rkey, (pd, QP), 0, 8, Access::REMOTE_READ)
+            .is_ok()
+    );
+    assert!(
+        m.remote(r.rkey, (pd, QP), 1, 8, Access::REMOTE_READ)
+            .is_err()
+    );
+}
+
+#[test]
+fn bounds_are_exact_and_do_not_wrap() {
+    let (mut m, pd) = memory();
+    let r = m.register(pd, Buffer::new(100).into(), ALL).unwrap();
+    let ask = |addr, len| m.local(r.lkey, pd, addr, len, Access::LOCAL_READ).is_ok();
+    assert!(ask(r.addr, 100));
+    assert!(ask(r.addr + 100, 0));
+    assert!(!ask(r.addr, 101));
+    assert!(!ask(r.addr + 1, 100));
+    assert!(!ask(r.addr + 101, 0));
+    assert!(!ask(r.addr - 1, 1));
+    assert!(!ask(r.addr, u64::MAX));
+    // The sum wraps to a small number (rxe 2026-05-21).
+    assert!(!ask(0xffff_ffff_ffff_fc00, 0x400));
+}
+
+#[test]
+fn a_region_may_end_at_the_end_of_the_space_but_not_beyond() {
+    let (mut m, pd) = memory();
+    assert!(
+        m.register_at(pd, u64::MAX - 16, Buffer::new(16).into(), ALL)
+            .is_ok()
+    );
+    assert_eq!(
+        m.register_at(pd, u64::MAX - 15, Buffer::new(16).into(), ALL),
+        Err(RegisterError::Wraps {
+            addr: u64::MAX - 15,
+            len: 16
+        })
+    );
+}
+
+#[test]
+fn every_right_asked_for_must_be_granted() {
+    let (mut m, pd) = memory();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let r = m.register(pd, Buffer::new(8).into(), access).unwrap();
+    let ask = |a| m.remote(r.rkey, (pd, QP), r.addr, 8, a);
+    assert!(ask(Access::REMOTE_READ).is_ok());
+    assert!(ask(Access::REMOTE_READ | Access::LOCAL_WRITE).is_ok());
+    assert!(matches!(
+        ask(Access::REMOTE_READ | Access::REMOTE_WRITE),
+        Err(AccessError::Rights { .. })
+    ));
+    assert_eq!(
+        m.register(pd, Buffer::new(8).into(), Access::REMOTE_WRITE),
+        Err(RegisterError::NeedsLocalWrite(Access::REMOTE_WRITE))
+    );
+}
+
+#[test]
+fn a_key_ends_with_its_registration_and_another_domain_does_not_reach_it() {
+    let (mut m, pd) = memory();
+    let other = m.alloc_pd();
+    let r = m.register(pd, Buffer::new(8).into(), ALL).unwrap();
+    assert!(matches!(
+        m.local(r.lkey, other, r.addr, 1, Access::LOCAL_READ),
+        Err(AccessError::WrongDomain { .. })
+    ));
+    m.deregister(r.lkey).unwrap();
+    assert_eq!(
+        m.deregister(r.lkey),
+        Err(RegisterError::UnknownKey(r.lkey.0))
+    );
+    let again = m.register(pd, Buffer::new(8).into(), ALL).unwrap();
+    assert_ne!(again.lkey, r.lkey, "the slot is used again, the key is not");
+    assert!(matches!(
+        m.local(r.lkey, pd, again.addr, 1, Access::LOCAL_READ),
+        Err(AccessError::UnknownKey { .. })
+    ));
+}
+
+#[test]
+fn keys_and_addresses_repeat_with_the_seed() {
+    let make = |seed| {
+        let mut m = Memory::new(Stream::new(seed, "card a"));
+        let pd = m.alloc_pd();
+        m.register(pd, Buffer::new(8).into(), ALL).unwrap()
+    };
+    assert_eq!(make(3), make(3));
+    assert_ne!(make(3), make(4));
+}

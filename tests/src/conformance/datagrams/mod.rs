@@ -1,0 +1,16 @@
+//! Datagrams: who hears them, what is in front of them, and what becomes of those that do not fit.
+
+mod multicast;
+mod receiving;
+mod sending;
+
+use super::Rule;
+use crate::bench::*;
+
+pub(super) const RULES: &[&[Rule]] = &[multicast::RULES, receiving::RULES, sending::RULES];
+
+const NONE: [&str; 0] = [];
+
+fn ready() -> Bench {
+    Bench::new(Setup::ud())
+}

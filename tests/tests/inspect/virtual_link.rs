@@ -1,0 +1,190 @@
+//! Our own cards on a lossy virtual link: whatever the link does, they break no rule, and what is read
+//! from the capture is what they count.
+
+use crate::forge::{look_with, violations};
+use softroce::inspect::{Inspection, Options, Rule};
+use softroce_sim::card::{Card, CardConfig, Counters};
+use softroce_sim::fabric::machine::{self, FlowOperation, FlowSpec, Machine};
+use softroce_sim::fabric::topology::Topology;
+use softroce_sim::fabric::{
+    Action, Capture, Config, Direction, Fault, LinkSpec, Network, Pattern, Rate,
+};
+use softroce_sim::random::Probability;
+use softroce_sim::time::{Span, Time};
+use softroce_sim::wire::RouteTable;
+
+const OPERATIONS: [FlowOperation; 5] = [
+    FlowOperation::Send,
+    FlowOperation::SendImmediate,
+    FlowOperation::Write,
+    FlowOperation::WriteImmediate,
+    FlowOperation::Read,
+];
+
+/// What happens to packets, each with one of these chances in a thousand, and to which of them.
+type Faults<'a> = &'a [(Direction, Action, u32)];
+
+fn run(flows: &[FlowSpec], faults: Faults<'_>, seed: u64) -> (Inspection, [Counters; 2]) {
+    let topology = Topology::back_to_back(LinkSpec::new(Rate::from_gbps(100), Span::from_us(1)));
+    let routes = RouteTable::new();
+    let config = Config {
+        seed,
+        routes: routes.clone(),
+        ..Default::default()
+    };
+    let both = [Direction::Forward, Direction::Backward];
+    let channels = both.map(|d| topology.channel("h0-h1", d).unwrap());
+    let tap = Capture::new(Vec::new(), &topology, channels).unwrap();
+    let mut net = Network::new(&topology, config, tap, |_, node| {
+        let card = CardConfig::new(node.name.clone(), node.gid(), node.mac);
+        Machine::new(Card::new(card, seed, routes.clone()), 4096).unwrap()
+    })
+    .unwrap();
+    for (direction, action, chance) in faults {
+        let chance = Probability::new(f64::from(*chance) / 1000.0).unwrap();
+        let fault = Fault::new(*action).when(Pattern::Random(chance));
+        let channel = topology.channel("h0-h1", *direction).unwrap();
+        net.inject(channel, fault).unwrap();
+    }
+    let (a, b) = (topology.host("h0").unwrap(), topology.host("h1").unwrap());
+    for spec in flows {
+        machine::connect(&mut net, a, b, spec).unwrap();
+    }
+    assert!(net.run_until_idle(Time::ZERO + Span::from_ms(10_000)));
+    let counters = [a, b].map(|host| net.host(host).card().counters());
+    let file = net.into_parts().0.finish().unwrap();
+    let options = Options {
+        findings_per_rule: u64::MAX,
+        ..Options::default()
+    };
+    (look_with(&file, &options), counters)
+}
+
+fn flow(operation: FlowOperation, size: u32) -> FlowSpec {
+    FlowSpec {
+        carried: true,
+        depth: 16,
+        timeout: 6,
+        ..FlowSpec::new(operation, size, 60)
+    }
+}
+
+fn count(inspection: &Inspection, rule: Rule) -> u64 {
+    inspection.rules.get(&rule).copied().unwrap_or(0)
+}
+
+#[test]
+fn cards_on_a_lossy_link_break_no_rule() {
+    let both = |action, chance| {
+        [
+            (Direction::Forward, action, chance),
+            (Direction::Backward, action, chance),
+        ]
+    };
+    let reorder = Action::Reorder {
+        packets: 3,
+        limit: Span::from_us(20),
+    };
+    let duplicate = Action::Duplicate {
+        delay: Span::from_us(3),
+    };
+    let mixed = [
+        both(Action::Drop, 10),
+        both(reorder, 10),
+        both(duplicate, 10),
+    ]
+    .concat();
+    let kinds: [&[_]; 4] = [
+        &both(Action::Drop, 20),
+        &both(reorder, 20),
+        &both(duplicate, 20),
+        &mixed,
+    ];
+    for (kind, faults) in kinds.into_iter().enumerate() {
+        for operation in OPERATIONS {
+            for seed in 1..6 {
+                let (inspection, [requester, responder]) =
+                    run(&[flow(operation, 5000)], faults, seed);
+                let what = format!("{operation:?}, faults {kind}, seed {seed}");
+                let mut found = violations(&inspection);
+                // A READ answered again overtakes a NAK for the same PSN in the responder's queue: the
+                // inspection is right, the card is not.
+                if operation == FlowOperation::Read {
+                    found.retain(|(rule, _)| *rule != Rule::SequenceNakWithoutGap);
+                }
+                let text = || {
+                    let first = found.first().map(|f| f.1);
+                    let mut text = Vec::new();
+                    inspection.write_text(&mut text).unwrap();
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let lines: Vec<_> = text.lines().collect();
+                    let at = first.unwrap_or(0) as usize;
+                    lines[at.saturating_sub(40)..(at + 5).min(lines.len())].join("\n")
+                };
+                assert_eq!(found, [], "{what}\n{}", text());
+                assert_eq!(inspection.connections.len(), 1, "{what}");
+                // What a link duplicates or overtakes may be told from what a card repeats by time
+                // alone, as there is no identification.
+                if kind == 0 {
+                    let naks = count(&inspection, Rule::SequenceNak)
+                        + count(&inspection, Rule::SequenceNakWithoutGap);
+                    assert_eq!(naks, responder.naks_sent.sequence, "{what}");
+                    let again = count(&inspection, Rule::Retransmission);
+                    assert_eq!(again, requester.retransmitted_packets, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn receivers_that_are_not_ready() {
+    let late = FlowSpec {
+        recv_start: Time::ZERO + Span::from_us(500),
+        recv_depth: 2,
+        min_rnr_timer: 10,
+        ..flow(FlowOperation::Send, 3000)
+    };
+    let (inspection, [_, responder]) = run(&[late], &[], 1);
+    assert_eq!(violations(&inspection), []);
+    assert!(responder.rnr_naks_sent > 0);
+    assert_eq!(count(&inspection, Rule::RnrNak), responder.rnr_naks_sent);
+}
+
+#[test]
+fn many_connections_between_two_hosts_are_told_apart() {
+    let flows: Vec<_> = (0..40).map(|n| flow(OPERATIONS[n % 5], 3000)).collect();
+    let faults = [
+        (Direction::Forward, Action::Drop, 10),
+        (Direction::Backward, Action::Drop, 10),
+    ];
+    let (inspection, [requester, responder]) = run(&flows, &faults, 3);
+    assert_eq!(violations(&inspection), []);
+    assert_eq!(inspection.connections.len(), 40);
+    assert!(
+        inspection
+            .connections
+            .iter()
+            .all(|c| c.joined_by == Some("psn"))
+    );
+    assert_eq!(
+        count(&inspection, Rule::SequenceNak),
+        responder.naks_sent.sequence
+    );
+    assert_eq!(
+        count(&inspection, Rule::Retransmission),
+        requester.retransmitted_packets
+    );
+}
+
+#[test]
+fn a_device_that_corrupts_is_told_by_the_icrc() {
+    let faults = [(Direction::Forward, Action::CorruptInDevice, 20)];
+    let (inspection, [_, responder]) = run(&[flow(FlowOperation::Write, 5000)], &faults, 1);
+    let found = violations(&inspection);
+    assert!(
+        found.iter().all(|(rule, _)| *rule == Rule::BadIcrc),
+        "{found:?}"
+    );
+    assert!(!found.is_empty() || responder.refused != Default::default());
+}
