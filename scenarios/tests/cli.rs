@@ -242,3 +242,55 @@ fn inspect_says_what_a_capture_breaks_by_its_exit_code() {
     assert!(text(&out.stdout).contains("0 violations, 6 events"));
     assert_eq!(inspect(&["no-such-file"]).status.code(), Some(2));
 }
+
+#[test]
+fn the_conformance_suite_runs_and_prints_its_coverage() {
+    let out = softroce(&["conformance"]);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+    let table = text(&out.stdout);
+    assert!(table.contains("CA17-22") && table.contains("Not covered: "));
+    let totals: Vec<_> = table.lines().rev().take(3).collect();
+    assert!(totals.iter().any(|l| l.ends_with(" passed, 0 failed")));
+}
+
+#[test]
+fn a_part_of_the_conformance_suite_is_found_by_source_name_or_words() {
+    let out = softroce(&["conformance", "c9-140"]);
+    assert_eq!(out.status.code(), Some(0));
+    let table = text(&out.stdout);
+    assert!(
+        table.contains("1 rule, 2 tests: 1 passed, 0 failed"),
+        "{table}"
+    );
+    assert!(!table.contains("Not covered"), "{table}");
+    let out = softroce(&["conformance", "no such rule"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(out.stdout.is_empty());
+    assert!(text(&out.stderr).contains("--list"));
+    // A clause that has no rule is told why.
+    let out = softroce(&["conformance", "CA17-44"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("congestion management"));
+}
+
+#[test]
+fn the_conformance_table_as_json_has_every_rule_and_clause() {
+    for list in [false, true] {
+        let mut args = vec!["conformance", "--json"];
+        if list {
+            args.push("--list");
+        }
+        let out = softroce(&args);
+        assert_eq!(out.status.code(), Some(0));
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(json["schema"], 1);
+        let rules = json["rules"].as_array().unwrap();
+        assert_eq!(json["totals"]["rules"], rules.len());
+        assert!(rules.len() >= 150);
+        assert_eq!(rules.iter().all(|r| r["passed"] == true), !list);
+        let clauses = json["clauses"].as_array().unwrap();
+        let open = clauses.iter().filter(|c| c["standing"] == "not-covered");
+        assert!(open.into_iter().all(|c| c["reason"].is_string()));
+    }
+}

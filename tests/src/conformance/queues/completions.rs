@@ -4,8 +4,7 @@ use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
 use softroce_sim::card::{
-    AsyncEvent, CompletionQueue, CqId, CreateError, Notify, QpInit, QpType, RecvRequest, State,
-    Status, Work,
+    AsyncEvent, CompletionQueue, CqId, CreateError, Notify, QpInit, QpType, State, Work,
 };
 use softroce_sim::wire::NakCode;
 
