@@ -99,57 +99,57 @@ pub struct Group {
 pub static GROUPS: &[Group] = &[
     Group {
         name: "wire",
-        title: "Frames: headers, sums, and what is dropped at the door",
+        title: "headers, sums, and what is dropped at the door",
         files: wire::RULES,
     },
     Group {
         name: "states",
-        title: "Queue pairs: states, attributes, and what an error ends",
+        title: "states and attributes of queue pairs, and what an error ends",
         files: states::RULES,
     },
     Group {
         name: "requester",
-        title: "Requester of a reliable connection",
+        title: "the side of a reliable connection that asks",
         files: requester::RULES,
     },
     Group {
         name: "responder",
-        title: "Responder of a reliable connection",
+        title: "the side of a reliable connection that answers",
         files: responder::RULES,
     },
     Group {
         name: "timers",
-        title: "Timers and retries",
+        title: "when something is tried again, and how often",
         files: &[timers::RULES],
     },
     Group {
         name: "atomics",
-        title: "Atomic operations",
+        title: "compare and swap, fetch and add, ATOMIC WRITE",
         files: atomics::RULES,
     },
     Group {
         name: "windows",
-        title: "Memory windows, and keys that end",
+        title: "memory windows, and keys that end",
         files: windows::RULES,
     },
     Group {
         name: "unreliable",
-        title: "Unreliable connections",
+        title: "connections that answer nothing",
         files: unreliable::RULES,
     },
     Group {
         name: "datagrams",
-        title: "Unreliable datagrams and multicast",
+        title: "datagrams and multicast groups",
         files: datagrams::RULES,
     },
     Group {
         name: "queues",
-        title: "Inline data, shared receives, completion queues",
+        title: "inline data, shared receives, completion queues",
         files: queues::RULES,
     },
     Group {
         name: "go-back-0",
-        title: "Recovery as early cards had it",
+        title: "recovery as early cards had it",
         files: &[go_back_0::RULES],
     },
 ];

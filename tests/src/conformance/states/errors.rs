@@ -38,8 +38,8 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule!(
         Id("C9-222.1.1"),
-        "A bad remote key is answered with a NAK and told to the program",
-        [a_bad_remote_key_is_told_to_both_programs]
+        "A bad remote key: a NAK, and an event where no request takes part",
+        [a_bad_remote_key_is_answered_and_told]
     ),
     rule!(
         Id("C11-37"),
@@ -225,7 +225,7 @@ fn a_receive_that_fails_flushes_both_queues() {
     );
 }
 
-fn a_bad_remote_key_is_told_to_both_programs() {
+fn a_bad_remote_key_is_answered_and_told() {
     // No work request takes part in a WRITE or a READ here, so an event tells.
     for reads in [false, true] {
         let mut b = in_state(State::Rts);

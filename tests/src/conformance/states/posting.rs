@@ -57,8 +57,11 @@ fn a_new_queue_pair_is_in_reset() {
     assert_eq!((b.state(), b.qp.state()), (State::Reset, State::Reset));
 }
 
+/// What posting said, for a send and a receive request, and what completed.
+type Posted = ([Result<(), PostError>; 2], Vec<(u64, Status)>);
+
 /// What becomes of a send request (1) and a receive request (2) in a state, and how they complete.
-fn posted(state: State) -> ([Result<(), PostError>; 2], Vec<(u64, Status)>) {
+fn posted(state: State) -> Posted {
     let mut b = in_state(state);
     assert_eq!((b.state(), b.qp.state()), (state, state));
     let sge = [b.sge(0, 8)];
