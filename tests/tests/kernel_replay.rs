@@ -252,11 +252,14 @@ const DIFFERENT: [Differs; 8] = [
                 "S wc wr_id=1000 status=2 vendor_err=0",
                 "S wc wr_id=1001 status=5 vendor_err=0",
                 "S op0 send: 1968 wrong bytes of 3000",
+                "S op1 send: 64 wrong bytes of 64",
                 "S final qp_state 6",
             ],
+            // The short SEND lies over the first 64 of the 1024 bytes that the long one had brought.
             &[
                 "S wc wr_id=1000 status=0 opcode=128 byte_len=64 flags=0",
-                "S op0 send: 2000 wrong bytes of 3000",
+                "S op0 send: 2032 wrong bytes of 3000",
+                "S op1 send: 64 wrong bytes of 64",
                 "S final qp_state 3",
             ],
         ],
