@@ -150,7 +150,10 @@ fn one_lost_packet_costs_one_nak_and_what_was_in_flight() {
     let path = path.to_str().unwrap();
     let shown = prints(&["run", path], 0);
     // The fault's packet is named: where, what, which copy.
-    assert!(shown.contains("fault third hit 1 of 1 packets"), "{shown}");
+    assert!(
+        shown.contains("fault third hit 1 of the 1 packets it looked at"),
+        "{shown}"
+    );
     let hit = shown.lines().find(|l| l.contains("dropped")).unwrap();
     for part in ["h0->h1", "RC RDMA Write Middle", "psn", "(copy 1, round 1)"] {
         assert!(hit.contains(part), "{hit}");

@@ -434,7 +434,7 @@ fn drops(way: &WayReport) -> String {
 fn write_fault(out: &mut String, fault: &FaultReport) -> std::fmt::Result {
     writeln!(
         out,
-        "\nfault {} hit {} of {} packets",
+        "\nfault {} hit {} of the {} packets it looked at",
         fault.name, fault.hits, fault.seen
     )?;
     let mut rows = Vec::new();

@@ -431,3 +431,70 @@ proptest! {
         prop_assert!(host.bytes.iter().zip(w.psns(1)).all(|(b, psn)| b[..] == [psn as u8; 1000]));
     }
 }
+
+#[test]
+fn a_fault_on_a_connection_sees_both_of_its_directions_and_no_other() {
+    let mut w = World::with(Topology::back_to_back(link()), 7, PayloadMode::Carried);
+    let gid = |n: usize| w.topology.hosts()[n].gid();
+    let (near, far) = (QpNumber::new(0x11), QpNumber::new(0x22));
+    let connection = Filter {
+        connection: Some([(gid(0), near), (gid(1), far)]),
+        ..filter()
+    };
+    let fault = Fault::new(Action::Drop).on(connection).at_most(2);
+    let ways = [w.channel("h0", "h1"), w.channel("h1", "h0")];
+    for way in ways {
+        assert_eq!(w.net.inject(way, fault), Ok(0));
+    }
+    // Numbers alone do not make a connection: 0x11 at h1 is another queue pair.
+    for (from, to, qps) in [(0, 1, [far, near, far, far]), (1, 0, [near, far, far, far])] {
+        let route = w.route(from, to);
+        let all = qps.into_iter().zip(0..).map(|(qp, psn)| {
+            let mut packet = packet(route, psn);
+            packet.bth = packet.bth.with_dest_qp(qp);
+            packet
+        });
+        w.send(from, all);
+    }
+    w.run();
+    assert_eq!((w.psns(1), w.psns(0)), (vec![1, 3], vec![1, 2, 3]));
+    let counts = ways.map(|way| w.net.fault_counts(way, 0).unwrap());
+    assert_eq!(counts.map(|c| (c.seen, c.hits)), [(3, 2), (1, 1)]);
+    assert_eq!(w.net.fault_counts(ways[0], 1), None);
+}
+
+#[test]
+fn a_named_fault_draws_the_same_behind_another_one() {
+    let half = Fault::new(Action::MarkEcn).when(Pattern::Random(Probability::new(0.5).unwrap()));
+    let hits = |others: usize| {
+        let mut w = World::with(Topology::back_to_back(link()), 7, PayloadMode::Carried);
+        let way = w.channel("h0", "h1");
+        for n in 0..others {
+            let name = format!("other {n}");
+            w.net.inject_named(way, &name, half).unwrap();
+        }
+        assert_eq!(w.net.inject_named(way, "mine", half), Ok(others));
+        w.send_numbered(0, 1, 100);
+        w.run();
+        let log = w.net.fault_log().records().iter();
+        log.filter(|r| r.fault == others)
+            .map(|r| r.bth.psn().get())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hits(0), hits(2));
+}
+
+#[test]
+fn events_are_handled_by_the_number() {
+    let mut w = World::new(Topology::back_to_back(link()));
+    w.send_numbered(0, 1, 3);
+    let mut all = 0;
+    loop {
+        let handled = w.net.run_events(Time::NEVER, 2);
+        all += handled;
+        if handled < 2 {
+            break;
+        }
+    }
+    assert_eq!((all, w.arrivals(1).len()), (w.net.event_count(), 3));
+}
