@@ -29,7 +29,8 @@ pub struct CardConfig {
     pub ack_every: u32,
     /// Put the number of receive requests into acknowledgements, and heed the peer's (9.7.7.2).
     pub credits: bool,
-    /// Ethernet priority of acknowledgements and READ responses; `None` is that of the queue pair.
+    /// Ethernet priority of acknowledgements and READ responses; `None` is that of the queue
+    /// pair. 7 is the highest there is.
     pub ack_priority: Option<u8>,
     /// Reaction times.
     pub timing: Timing,

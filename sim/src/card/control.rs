@@ -477,6 +477,9 @@ impl Card {
             qp.qkey = k;
         }
         qp.requester.set_attributes(attributes);
+        if attributes.timeout.is_some() {
+            qp.requester.restart_timer(now);
+        }
         qp.responder.set_attributes(attributes);
 
         match to {
@@ -524,7 +527,7 @@ impl Card {
             hop_limit: address.hop_limit,
             mig_req: config.profile.mig_req,
             priority: address.sl,
-            response_priority: config.ack_priority.unwrap_or(address.sl),
+            response_priority: config.ack_priority.map_or(address.sl, |p| p.min(7)),
         })
     }
 }

@@ -36,11 +36,14 @@ pub struct Card {
     timers: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
-/// Queue pairs with something to send in one priority. Answers go first: they free what the peer holds.
+/// Queue pairs with something to send in one priority. Acknowledgements go first: they free what the peer
+/// holds.
 #[derive(Debug, Default)]
 struct Lists {
     responses: VecDeque<u32>,
     requests: VecDeque<u32>,
+    /// The last packet was READ data: if there is more of it, a request has the next turn.
+    data_went_last: bool,
 }
 
 impl Card {
@@ -293,9 +296,33 @@ impl Card {
         }
     }
 
-    /// The next packet of a priority. A queue pair that gives one goes to the end of its list; one that
-    /// gives none leaves it until something happens to it.
+    /// The next packet of a priority. Acknowledgements go first; READ data takes turns with requests, so
+    /// that a peer that reads for ever does not silence this side.
     fn next_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
+        let lists = &self.lists[usize::from(priority)];
+        if lists.data_went_last && !lists.requests.is_empty() && self.data_is_next(priority) {
+            let request = self.next_request_of(now, priority, env);
+            if request.is_some() {
+                return request;
+            }
+        }
+        let response = self.next_response_of(now, priority, env);
+        if response.is_some() {
+            return response;
+        }
+        self.next_request_of(now, priority, env)
+    }
+
+    /// True if the next answer of a priority carries READ data.
+    fn data_is_next(&self, priority: u8) -> bool {
+        let first = self.lists[usize::from(priority)].responses.front();
+        let qp = first.and_then(|&index| self.qps[index as usize].as_deref());
+        qp.is_some_and(Qp::answers_with_data)
+    }
+
+    /// The next answer of a priority. A queue pair that gives one goes to the end of its list; one that
+    /// gives none leaves it until something happens to it.
+    fn next_response_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
         let lists = usize::from(priority);
         while let Some(index) = self.lists[lists].responses.pop_front() {
             let Some(qp) = self.qps[index as usize].as_deref_mut() else {
@@ -315,10 +342,17 @@ impl Card {
                 qp.listed_response = false;
             }
             self.arm(index as usize);
-            if packet.is_some() {
-                return packet;
+            if let Some(packet) = packet {
+                self.lists[lists].data_went_last = !packet.payload.is_empty();
+                return Some(packet);
             }
         }
+        None
+    }
+
+    /// The next request of a priority; as with answers.
+    fn next_request_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
+        let lists = usize::from(priority);
         while let Some(index) = self.lists[lists].requests.pop_front() {
             let Some(qp) = self.qps[index as usize].as_deref_mut() else {
                 continue;
@@ -334,6 +368,7 @@ impl Card {
                 self.arm(index as usize);
             }
             if packet.is_some() {
+                self.lists[lists].data_went_last = false;
                 return packet;
             }
         }

@@ -62,7 +62,7 @@ pub enum Refusal {
     BadPkey,
     /// The Q_Key is not the queue pair's.
     BadQkey,
-    /// A datagram does not fit the receive request (C9-205), nor does a message of an unreliable connection.
+    /// A datagram does not fit the receive request (C9-205).
     TooLong,
     /// Transport version, opcode or length cannot be.
     Malformed,

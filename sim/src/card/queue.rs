@@ -32,9 +32,9 @@ struct Ring<T> {
 // written, and only by the writer. Each side moves its own counter with Release after it is done with
 // a slot, and reads the other's with Acquire before it touches one. `Writer` and `Reader` are not
 // Clone, so there is one of each.
-unsafe impl<T: Copy + Send> Sync for Ring<T> {}
+unsafe impl<T: Copy + Send + Sync> Sync for Ring<T> {}
 // SAFETY: as above; the entries themselves are Send.
-unsafe impl<T: Copy + Send> Send for Ring<T> {}
+unsafe impl<T: Copy + Send + Sync> Send for Ring<T> {}
 
 /// The writing end of a ring.
 pub struct Writer<T> {
@@ -150,7 +150,7 @@ impl<T: Copy + Send> Reader<T> {
     /// Gives the oldest `n` entries back to the writer; no more than there are.
     #[inline]
     pub fn retire(&mut self, n: u64) {
-        self.head = self.tail().min(self.head + n);
+        self.head = self.tail().min(self.head.saturating_add(n));
         self.ring.head.0.store(self.head, Release);
     }
 
@@ -186,7 +186,7 @@ impl<T: Copy + Send> Reader<T> {
         index < self.tail || index < self.ring.tail.0.load(Relaxed)
     }
 
-    /// True if an entry is there: a look at the writer's counter, without taking it.
+    /// True if no entry is there: a look at the writer's counter, without taking note of it.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == self.ring.tail.0.load(Relaxed)
@@ -264,7 +264,9 @@ mod tests {
     fn retiring_more_than_there_is_retires_what_there_is() {
         let (mut w, mut r) = ring(4);
         w.push(1).unwrap();
-        r.retire(3);
-        assert_eq!((r.head(), w.free()), (1, 4));
+        assert_eq!(r.pop(), Some(1));
+        w.push(2).unwrap();
+        r.retire(u64::MAX);
+        assert_eq!((r.head(), w.free(), r.get(0)), (2, 4, None));
     }
 }

@@ -4,6 +4,7 @@ use super::window::Window;
 use super::{Access, AccessError, Buffer};
 use crate::random::Stream;
 use crate::wire::{QpNumber, RemoteKey};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// The longest region and the longest message: 2^31 bytes for a message, 2^48 for a region.
@@ -92,7 +93,8 @@ pub enum RegisterError {
 #[derive(Debug)]
 pub struct Memory {
     pub(super) slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// Places of keys that ended, the longest empty first, so that a tag goes round as late as can be.
+    free: VecDeque<u32>,
     domains: u32,
     next_addr: u64,
     random: Stream,
@@ -137,7 +139,7 @@ impl Memory {
         let next_addr = 0x7f00_0000_0000 + (random.below(1 << 20) << 12);
         Memory {
             slots: Vec::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
             domains: 0,
             next_addr,
             random,
@@ -219,7 +221,7 @@ impl Memory {
 
     /// A key that names nothing yet.
     pub(super) fn take_key(&mut self) -> Option<u32> {
-        let index = match self.free.pop() {
+        let index = match self.free.pop_front() {
             Some(i) => i as usize,
             None if self.slots.len() == MAX_KEYS => return None,
             None => {
@@ -240,7 +242,7 @@ impl Memory {
     pub(super) fn give_back(&mut self, key: u32) {
         let slot = &mut self.slots[index(key)];
         slot.entry = Entry::Free;
-        self.free.push(key >> TAG_BITS);
+        self.free.push_back(key >> TAG_BITS);
     }
 
     /// Ends a registration. Its keys open nothing from here on, and windows bound to it neither
@@ -266,7 +268,7 @@ impl Memory {
         let Entry::Region(old) = std::mem::replace(&mut slot.entry, Entry::Free) else {
             return Err(RegisterError::UnknownKey(lkey.0));
         };
-        self.free.push(lkey.0 >> TAG_BITS);
+        self.free.push_back(lkey.0 >> TAG_BITS);
         let (addr, storage) = change.storage.unwrap_or((old.base, old.storage));
         self.register_at(
             change.pd.unwrap_or(old.pd),

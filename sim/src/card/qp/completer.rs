@@ -32,6 +32,13 @@ impl Qp {
             r.una
         };
         if position < oldest as i64 || position as u64 >= r.sent {
+            // An acknowledgement that comes again may bring credits for receives posted since (9.7.7.2).
+            if position < oldest as i64
+                && let Some(aeth) = packet.ext.aeth()
+                && let SyndromeKind::Ack { credits } = aeth.syndrome.kind()
+            {
+                self.take_credits(aeth, credits, desk);
+            }
             return Err(Refusal::Ghost);
         }
         let position = position as u64;
@@ -66,11 +73,11 @@ impl Qp {
         match kind {
             SyndromeKind::Ack { credits } => {
                 self.counters.acks_received += 1;
-                self.take_credits(aeth, credits, desk);
                 self.requester.resending = false;
                 if !self.acknowledge(now, position + 1, desk) {
                     self.read_response_lost(now, desk);
                 }
+                self.take_credits(aeth, credits, desk);
             }
             SyndromeKind::RnrNak { timer } => {
                 self.counters.rnr_naks_received += 1;
@@ -81,6 +88,7 @@ impl Qp {
                 };
                 if !self.acknowledge(now, position, desk) {
                     self.read_response_lost(now, desk);
+                    self.wait_for_receiver(now, timer);
                     return Ok(());
                 }
                 self.receiver_not_ready(now, position, timer, desk);
@@ -116,12 +124,11 @@ impl Qp {
         let r = &mut self.requester;
         match codes::decode_credits(code) {
             Some(n) if desk.config.credits => {
-                // The message number nearest to the oldest request's.
-                let near = r.head() - r.base;
+                // The message number nearest to those that are done, which no MSN can undo.
+                let near = r.messages_done;
                 let ahead = (aeth.msn.get().wrapping_sub(near as u32) << 8) as i32 >> 8;
-                let done = near as i64 + i64::from(ahead);
-                let limit = r.base as i64 + done + i64::from(n);
-                let limit = limit.max(0) as u64;
+                let done = near.saturating_add_signed(ahead.max(0).into());
+                let limit = done + u64::from(n);
                 // An old acknowledgement must not take credits back, a peer that has none left must
                 // not be believed less.
                 if r.credit_limit == u64::MAX || limit > r.credit_limit {
@@ -171,6 +178,8 @@ impl Qp {
 
     /// The oldest request is done.
     fn finish_oldest(&mut self, now: Time, len: u32, desk: &mut Desk) {
+        let r = &mut self.requester;
+        r.messages_done += u64::from(r.flight(r.head()).packets > 0);
         let Some(entry) = self.requester.retire() else {
             return;
         };
@@ -186,6 +195,10 @@ impl Qp {
         r.retries_left = r.retry_cnt;
         r.rnr_left = r.rnr_retry;
         r.implied_nak = false;
+        // What the receiver was not ready for has been taken.
+        if std::mem::take(&mut r.waits_for_receiver) {
+            r.hold_until = Time::ZERO;
+        }
         r.skip_answered();
         r.restart_timer(now);
         self.settle(now, desk);
@@ -234,9 +247,20 @@ impl Qp {
             }
             self.go_back(now, position, desk);
         }
-        // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile.
+        self.wait_for_receiver(now, timer);
+    }
+
+    /// The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile. A copy of
+    /// the NAK does not prolong it.
+    fn wait_for_receiver(&mut self, now: Time, timer: u8) {
+        if self.state == State::Error {
+            return;
+        }
         let r = &mut self.requester;
-        r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));
+        if !r.waits_for_receiver || now >= r.hold_until {
+            r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));
+            r.waits_for_receiver = true;
+        }
     }
 
     /// The peer refused the request at `position` for good.

@@ -40,7 +40,7 @@ impl Qp {
         let r = &self.requester;
         let entry = *r.queue.entries.peek(r.cursor_request)?;
         let flight = r.flight(r.cursor_request);
-        if flight.answered && r.reads_out >= r.max_rd_atomic {
+        if flight.answered && r.reads_out >= r.max_rd_atomic.max(1) {
             return None;
         }
         let at = (r.cursor - flight.first) as u32;
@@ -122,7 +122,7 @@ impl Qp {
                 return false;
             }
         }
-        if entry.work.takes_receive() && r.started > r.credit_limit {
+        if entry.work.takes_receive() && r.messages_begun > r.credit_limit {
             return false;
         }
         if let Err(status) = self.check_request(&entry, desk) {
@@ -151,6 +151,7 @@ impl Qp {
         };
         r.next += u64::from(packets);
         r.started += 1;
+        r.messages_begun += u64::from(packets > 0);
         if packets == 0 {
             r.cursor_request = r.started;
             self.acknowledge(now, self.requester.una, desk);

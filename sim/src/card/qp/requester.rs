@@ -67,10 +67,13 @@ pub(crate) struct Requester {
     pub(super) resending: bool,
     /// A missing READ response was acted on and nothing has moved since.
     pub(super) implied_nak: bool,
-    /// Index of the last work request that the peer's credits let start, if it limits them.
+    /// Number of the last message, from 0, that the peer's credits let begin, if it limits them.
     pub(super) credit_limit: u64,
-    /// Work requests retired before this connection: message numbers count from here.
-    pub(super) base: u64,
+    /// Messages begun, and messages done: the peer's MSN counts them, but not what is done locally.
+    pub(super) messages_begun: u64,
+    pub(super) messages_done: u64,
+    /// The pause was asked for by an RNR NAK.
+    pub(super) waits_for_receiver: bool,
     /// The work request at `started` cannot be sent; it completes when its turn comes.
     pub(super) failure: Option<Status>,
     /// An SQD was asked for and its event is due when everything is answered.
@@ -108,7 +111,9 @@ impl Requester {
             resending: false,
             implied_nak: false,
             credit_limit: u64::MAX,
-            base: 0,
+            messages_begun: 0,
+            messages_done: 0,
+            waits_for_receiver: false,
             failure: None,
             drain_event: false,
         }
@@ -118,7 +123,7 @@ impl Requester {
         while self.retire().is_some() {}
         self.stop();
         (self.cursor, self.next, self.una, self.sent) = (0, 0, 0, 0);
-        self.base = self.started;
+        (self.messages_begun, self.messages_done) = (0, 0);
         self.credit_limit = u64::MAX;
     }
 
@@ -267,7 +272,7 @@ impl Requester {
 
     /// Restarts or stops the transport timer after an answer, or after something was sent.
     #[inline]
-    pub(super) fn restart_timer(&mut self, now: Time) {
+    pub(crate) fn restart_timer(&mut self, now: Time) {
         self.timer = match self.timeout {
             Some(t) if self.in_flight() => now + t,
             _ => Time::NEVER,

@@ -316,6 +316,18 @@ impl Qp {
         Some(packet)
     }
 
+    /// True if the next answer carries READ data.
+    pub(crate) fn answers_with_data(&self) -> bool {
+        let front = self.responder.responses.queue.front();
+        matches!(
+            front,
+            Some(Response {
+                kind: Kind::Answer(Answer::Read { .. }),
+                ..
+            })
+        )
+    }
+
     /// True if [`Qp::next_response`] may give something, now or later.
     #[inline]
     pub(crate) fn has_responses(&self) -> bool {

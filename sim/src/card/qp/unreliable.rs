@@ -66,8 +66,6 @@ impl Qp {
                     Fault::NotReady => Err(Refusal::ReceiverNotReady),
                     Fault::Nak(NakCode::RemoteAccessError) => Err(Refusal::BadKey),
                     Fault::Nak(_) => Err(Refusal::Malformed),
-                    // The message is dropped, and the receive request waits for the next (class D).
-                    Fault::Receive(_, Status::LocalLengthError) => Err(Refusal::TooLong),
                     Fault::Receive(_, status) | Fault::Quiet(status) => {
                         self.fail_receive(now, status, desk);
                         Err(Refusal::Nak)
