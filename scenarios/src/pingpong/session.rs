@@ -273,8 +273,12 @@ impl Session {
             {
                 break;
             }
-            self.port
+            let activity = self
+                .port
                 .run_once(&mut self.card, Duration::from_millis(1))?;
+            if !activity.any() {
+                self.idle_capture();
+            }
         }
         Ok(())
     }
@@ -292,6 +296,9 @@ impl Session {
                 return Ok(outcome);
             }
             let activity = self.port.run_once(&mut self.card, SLICE)?;
+            if !activity.any() {
+                self.idle_capture();
+            }
             let counters = self.card.counters();
             let rnr_naks = counters.rnr_naks_sent + counters.rnr_naks_received;
             if activity.received > 0 && rnr_naks == self.rnr_naks {
@@ -388,6 +395,12 @@ impl Session {
 
     pub(super) fn counters(&self) -> CountersReport {
         CountersReport::new(&self.card.counters(), self.port.counters())
+    }
+
+    fn idle_capture(&self) {
+        if let Some(capture) = &self.capture {
+            capture.idle();
+        }
     }
 
     pub(super) fn finish_capture(&mut self) -> Result<(), PingpongError> {
