@@ -268,6 +268,15 @@ fn what_cannot_begin_says_why() {
     assert!(unknown.contains("cannot find no such host"), "{unknown}");
     let foreign = refused(&["-p", &port, "127.0.0.1", "--bind", "203.0.113.1"]);
     assert!(foreign.contains("203.0.113.1:4791"), "{foreign}");
+    let remote = refused(&["-p", &port, "192.0.2.1"]);
+    assert!(remote.contains("not on the loopback network"), "{remote}");
+    for bind in ["0.0.0.0", "255.255.255.255", "::", "224.0.0.1"] {
+        let err = refused(&["-p", &port, "--bind", bind]);
+        assert!(
+            err.contains(&format!("{bind} is no address for a card")),
+            "{err}"
+        );
+    }
     let no_folder = refused(&["-p", &port, "127.0.0.1", "--capture", "/nonexistent/x"]);
     assert!(no_folder.contains("/nonexistent/x"), "{no_folder}");
 }

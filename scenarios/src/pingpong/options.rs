@@ -59,7 +59,9 @@ pub struct Options {
     #[arg(short, long)]
     pub chk: bool,
 
-    /// Address of the card; without it the first of 127.0.0.2 to 127.0.0.254 that is free
+    /// Address of the card; without it the first of 127.0.0.2 to 127.0.0.254 that is free. Each end needs
+    /// an address of its own: over IPv6, which has ::1 alone on loopback, the second end needs one that
+    /// was added to the machine
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
 
