@@ -56,7 +56,7 @@ fn the_requesters_atomic_write_takes_eight_bytes_along() {
     b.buffer.write_at(0, b"abcdefgh");
     let sges = [b.sge(0, 3), b.sge(3, 5)];
     b.post(1, Work::AtomicWrite(elsewhere()), &sges);
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.describe(&p), "Atomic Write 0 of 8 [8] ?");
     assert_eq!(b.bytes(&p), b"abcdefgh");
     // Its answer has no data, and is a whole one.

@@ -1,10 +1,7 @@
 //! Atomics: carried out exactly once, on eight aligned bytes, and answered with what was there.
 
-use softroce_sim::card::{
-    AsyncEvent, CompletionKind, Refusal, Remote, SendRequest, Sge, State, Status, Work,
-};
+use softroce_sim::card::{AsyncEvent, Refusal, Remote, State, Work};
 use softroce_sim::memory::{Access, Buffer};
-use softroce_sim::time::Span;
 use softroce_sim::wire::{Ext, NakCode, Opcode, RemoteKey};
 use softroce_tests::bench::*;
 
@@ -384,7 +381,7 @@ fn an_atomic_write_carries_exactly_eight_bytes() {
 fn an_atomic_write_is_answered_by_a_read_response_without_data() {
     let mut b = Bench::ready();
     b.hear(atomic_write(0, b.remote(8), b"12345678"));
-    let answer = b.next().unwrap();
+    let answer = b.pull().unwrap();
     assert_eq!(answer.bth.opcode(), Opcode::RC_READ_RESPONSE_ONLY);
     assert!(answer.payload.is_empty() && answer.ext.aeth().is_some());
     assert_eq!(b.memory(8, 8), b"12345678");

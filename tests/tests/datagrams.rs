@@ -8,7 +8,7 @@ use softroce_sim::wire::{
     Ecn, Encapsulation, Ext, Gid, Immediate, MacAddr, Opcode, QpNumber, RemoteKey, frame,
 };
 use softroce_tests::bench::*;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 const NONE: [&str; 0] = [];
 
@@ -277,7 +277,7 @@ fn a_datagram_is_one_packet_without_ack_req_and_done_when_it_is_sent() {
     b.buffer.write_at(0, b"payload");
     b.post_datagram(1, 7);
     assert!(b.completed().is_empty());
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.describe(&p), "UD Send Only 0 [7]");
     assert!(!p.bth.ack_req());
     let own = deth(QKEY);
@@ -296,7 +296,7 @@ fn a_datagram_is_one_packet_without_ack_req_and_done_when_it_is_sent() {
         ..SendRequest::new(2, Work::SendImmediate(Immediate::from_be(9)), &sges)
     };
     b.try_post(&request).unwrap();
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.describe(&p), "UD Send Only Immediate 1 [3]");
     assert!(p.bth.solicited() && !p.bth.ack_req());
     assert_eq!(p.ext.immediate(), Some(Immediate::from_be(9)));

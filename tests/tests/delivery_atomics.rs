@@ -77,15 +77,12 @@ fn run(seed: u64, n: usize, depth: u8, retry_cnt: u8, faults: Faults) {
     let mut link = Link::new(seed, faults);
     let buffers = [0, 1].map(|_| Buffer::new(8 * (2 * n + WORDS)));
     let mut handles = Vec::new();
-    for side in 0..2 {
-        let card = &mut link.cards[side];
+    for (card, buffer) in link.cards.iter_mut().zip(&buffers) {
         let pd = card.alloc_pd();
         let cq = card.create_cq(256).unwrap();
         let init = QpInit::new(QpType::Rc, pd, cq.id(), 64);
         let qp = card.create_qp(&init).unwrap();
-        let mr = card
-            .register(pd, buffers[side].clone(), all_rights())
-            .unwrap();
+        let mr = card.register(pd, buffer.clone(), all_rights()).unwrap();
         handles.push((qp, cq, mr));
     }
     for side in 0..2 {

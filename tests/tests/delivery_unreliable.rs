@@ -237,9 +237,8 @@ fn ud(seed: u64, n: usize, faults: Faults) {
         End::new(a, QpType::Ud, 64, base),
         End::new(b, QpType::Ud, 64, base),
     ];
-    for side in 0..2 {
-        let number = ends[side].qp.number();
-        let card = &mut link.cards[side];
+    for (card, end) in link.cards.iter_mut().zip(&ends) {
+        let number = end.qp.number();
         for a in [
             QpAttributes {
                 pkey_index: Some(0),

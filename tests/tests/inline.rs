@@ -35,7 +35,7 @@ fn what_was_posted_is_sent_at_every_length_and_service() {
             let expected = data.clone();
             post(&mut b, id as u64, Work::Send, &data).unwrap();
             data.fill(0xee);
-            let p = b.next().unwrap();
+            let p = b.pull().unwrap();
             assert_eq!(b.bytes(&p), expected, "{service:?} {len}");
             if service == QpType::Rc {
                 b.hear(ack(id as u32, 0));
@@ -119,7 +119,7 @@ fn it_needs_no_key_and_no_element() {
 fn an_atomic_write_may_have_its_eight_bytes_inline() {
     let mut b = Bench::ready();
     post(&mut b, 1, Work::AtomicWrite(elsewhere()), b"12345678").unwrap();
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.describe(&p), "Atomic Write 0 of 8 [8] ?");
     assert_eq!(b.bytes(&p), b"12345678");
     post(&mut b, 2, Work::AtomicWrite(elsewhere()), b"123").unwrap();
@@ -140,7 +140,7 @@ fn at_the_smallest_mtu_it_is_one_packet_still() {
         ..Default::default()
     });
     post(&mut b, 1, Work::Send, &pattern(3, MAX_INLINE)).unwrap();
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.describe(&p), "Send Only 0 [256] ?");
     assert_eq!(b.bytes(&p), pattern(3, MAX_INLINE));
 }
@@ -159,7 +159,7 @@ fn the_limit_is_the_one_asked_for() {
         };
         assert_eq!(post(&mut b, 1, Work::Send, &data), Err(error));
         post(&mut b, 2, Work::Send, &data[1..]).unwrap();
-        let p = b.next().unwrap();
+        let p = b.pull().unwrap();
         assert_eq!(b.bytes(&p), data[1..]);
     }
     let mut b = Bench::ready();
@@ -230,6 +230,6 @@ fn a_flush_gives_its_room_back() {
         b.go_to(State::Rts).unwrap();
     }
     post(&mut b, 3, Work::Send, &pattern(1, 256)).unwrap();
-    let p = b.next().unwrap();
+    let p = b.pull().unwrap();
     assert_eq!(b.bytes(&p), pattern(1, 256));
 }

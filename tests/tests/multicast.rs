@@ -152,7 +152,7 @@ fn sending_to_a_group_needs_no_attachment() {
             ..SendRequest::new(1, Work::Send, &[])
         };
         b.try_post(&request).unwrap();
-        let p = b.next().unwrap();
+        let p = b.pull().unwrap();
         assert_eq!(p.bth.dest_qp(), QpNumber::MULTICAST);
         assert_eq!(b.completed(), [(1, Status::Success)]);
     }

@@ -97,7 +97,7 @@ fn acknowledgements_promise_nothing() {
             b.post_recv(id, 0, 64);
         }
         b.hear(write_only(0, b.remote(0), b"x"));
-        let p = b.next().unwrap();
+        let p = b.pull().unwrap();
         assert_eq!(p.ext.aeth().unwrap().syndrome, Syndrome::ack(31));
     }
 }

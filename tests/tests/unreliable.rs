@@ -380,7 +380,7 @@ fn a_message_is_cut_at_the_path_mtu_and_asks_for_no_ack() {
     b.post(4, Work::WriteImmediate(elsewhere(), immediate), &sges);
     let mut sent = Vec::new();
     let mut text = Vec::new();
-    while let Some(p) = b.next() {
+    while let Some(p) = b.pull() {
         assert!(!p.bth.ack_req());
         text.push(b.describe(&p));
         if text.len() <= 3 {
@@ -484,7 +484,7 @@ fn sqd_ends_the_message_under_way_and_begins_no_other() {
     let mut b = ready();
     b.post_send(1, 2049);
     b.post_send(2, 8);
-    b.next().unwrap();
+    b.pull().unwrap();
     b.modify(QpAttributes {
         state: Some(State::Sqd),
         sqd_event: Some(true),

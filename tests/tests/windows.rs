@@ -1,12 +1,10 @@
 //! Memory windows and the ends of keys: bind, invalidate here, invalidate by a peer's SEND.
 
-use softroce_sim::card::{
-    AsyncEvent, CompletionKind, RecvRequest, Remote, SendRequest, State, Status, Work,
-};
+use softroce_sim::card::{AsyncEvent, CompletionKind, Remote, SendRequest, State, Status, Work};
 use softroce_sim::memory::{
     Access, AccessError, Binding, Buffer, Reregistration, WindowError, WindowType,
 };
-use softroce_sim::wire::{NakCode, Opcode, RemoteKey};
+use softroce_sim::wire::Opcode;
 use softroce_tests::bench::windows::*;
 use softroce_tests::bench::*;
 

@@ -90,3 +90,60 @@ fn tshark_reads_the_capture_of_a_scenario() {
         println!("{gid}: {packets} packets, tshark and softroce agree");
     }
 }
+
+/// The port of a TCP listener that was free a moment ago.
+#[cfg(target_os = "linux")]
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn tshark_reads_the_capture_of_a_socket() {
+    let Some(program) = peers::find("tshark") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let end = |name: &str, server: Option<&str>| softroce::pingpong::Options {
+        server: server.map(String::from),
+        port,
+        size: 3001,
+        mtu: softroce_sim::card::Mtu::M1024,
+        rx_depth: 16,
+        iters: 20,
+        sl: 0,
+        gid_idx: 0,
+        chk: true,
+        bind: None,
+        timeout: 14,
+        retry_cnt: 7,
+        wait: 10,
+        loss: softroce_sim::random::Probability::ZERO,
+        seed: None,
+        capture: Some(dir.path().join(name)),
+        json: true,
+    };
+    let (serving, asking) = (
+        end("server.pcapng", None),
+        end("client.pcapng", Some("127.0.0.1")),
+    );
+    std::thread::scope(|s| {
+        let server = s.spawn(|| softroce::pingpong::run(&serving).unwrap());
+        // The server may not be there yet.
+        let mut tries = 0;
+        while let Err(error) = softroce::pingpong::run(&asking) {
+            tries += 1;
+            assert!(tries < 50, "{error}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        server.join().unwrap();
+    });
+    for name in ["server.pcapng", "client.pcapng"] {
+        let packets = tshark::check(&program, &dir.path().join(name));
+        // Five operations of three packets each way, 20 pings and pongs of three, and their ACKs.
+        assert!(packets >= 2 * 5 * 3 + 2 * 20 * 3, "{packets}");
+        println!("{name}: {packets} packets, tshark and softroce agree");
+    }
+}
