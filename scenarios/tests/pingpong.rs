@@ -167,8 +167,8 @@ fn losses_are_made_good() {
 }
 
 /// A server and a client in the middle of an endless ping-pong.
-fn under_way() -> (Server, Child) {
-    let options = ["-n", "4000000000", "--wait", "2"];
+fn under_way(more: &[&str]) -> (Server, Child) {
+    let options = [&["-n", "4000000000", "--wait", "2"], more].concat();
     let mut server = Server::start(&options);
     let args = [&["-p", &server.port, "127.0.0.1"], &options[..]].concat();
     let client = command(&args).spawn().unwrap();
@@ -184,7 +184,7 @@ fn under_way() -> (Server, Child) {
 
 #[test]
 fn a_killed_client_ends_the_server() {
-    let (server, mut client) = under_way();
+    let (server, mut client) = under_way(&[]);
     client.kill().unwrap();
     client.wait().unwrap();
     let (code, _, err) = server.finish(Duration::from_secs(10));
@@ -194,7 +194,7 @@ fn a_killed_client_ends_the_server() {
 
 #[test]
 fn a_killed_server_ends_the_client() {
-    let (mut server, mut client) = under_way();
+    let (mut server, mut client) = under_way(&[]);
     server.child.kill().unwrap();
     wait(&mut client, Duration::from_secs(10));
     let output = client.wait_with_output().unwrap();
@@ -205,8 +205,29 @@ fn a_killed_server_ends_the_client() {
 }
 
 #[test]
+fn a_killed_peer_ends_a_request_that_no_timeout_ends() {
+    for timeout in ["0", "24"] {
+        let (server, mut client) = under_way(&["--timeout", timeout]);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        let (code, _, err) = server.finish(Duration::from_secs(10));
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("closed its TCP connection"), "{err}");
+
+        let (mut server, mut client) = under_way(&["--timeout", timeout]);
+        server.child.kill().unwrap();
+        wait(&mut client, Duration::from_secs(10));
+        let output = client.wait_with_output().unwrap();
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("closed its TCP connection"), "{err}");
+        server.child.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_client_that_stands_still_ends_the_server() {
-    let (server, mut client) = under_way();
+    let (server, mut client) = under_way(&[]);
     let id = client.id().to_string();
     let stopped = Command::new("kill").args(["-STOP", &id]).status().unwrap();
     assert!(stopped.success());
@@ -247,6 +268,15 @@ fn what_cannot_begin_says_why() {
     assert!(unknown.contains("cannot find no such host"), "{unknown}");
     let foreign = refused(&["-p", &port, "127.0.0.1", "--bind", "203.0.113.1"]);
     assert!(foreign.contains("203.0.113.1:4791"), "{foreign}");
+    let remote = refused(&["-p", &port, "192.0.2.1"]);
+    assert!(remote.contains("not on the loopback network"), "{remote}");
+    for bind in ["0.0.0.0", "255.255.255.255", "::", "224.0.0.1"] {
+        let err = refused(&["-p", &port, "--bind", bind]);
+        assert!(
+            err.contains(&format!("{bind} is no address for a card")),
+            "{err}"
+        );
+    }
     let no_folder = refused(&["-p", &port, "127.0.0.1", "--capture", "/nonexistent/x"]);
     assert!(no_folder.contains("/nonexistent/x"), "{no_folder}");
 }

@@ -221,26 +221,9 @@ const DIFFERENT: [Differs; 8] = [
         case: "uc_loss_only",
         side: Side::Responder,
         sent: [&[], &[]],
-        // The long message is dropped (class D), and its receive takes the next one.
         said: [
-            &[
-                "S wc wr_id=1001 status=2 vendor_err=0",
-                "S wc wr_id=1002 status=5 vendor_err=0",
-                "S wc wr_id=1003 status=5 vendor_err=0",
-                "S op0 send: 64 wrong bytes of 64",
-                "S op1 send: 64 wrong bytes of 64",
-                "S op2 send: 2988 wrong bytes of 3000",
-                "S op3 send: 63 wrong bytes of 64",
-                "S final qp_state 6",
-            ],
-            &[
-                "S wc wr_id=1001 status=0 opcode=128 byte_len=64 flags=0",
-                "S op0 send: 64 wrong bytes of 64",
-                "S op1 send: 64 wrong bytes of 64",
-                "S op2 send: 2988 wrong bytes of 3000",
-                "S op3 send: 63 wrong bytes of 64",
-                "S final qp_state 3",
-            ],
+            &["S wc wr_id=1001 status=2 vendor_err=0"],
+            &["S wc wr_id=1001 status=1 vendor_err=0"],
         ],
     },
     Differs {
@@ -248,20 +231,8 @@ const DIFFERENT: [Differs; 8] = [
         side: Side::Responder,
         sent: [&[], &[]],
         said: [
-            &[
-                "S wc wr_id=1000 status=2 vendor_err=0",
-                "S wc wr_id=1001 status=5 vendor_err=0",
-                "S op0 send: 1968 wrong bytes of 3000",
-                "S op1 send: 64 wrong bytes of 64",
-                "S final qp_state 6",
-            ],
-            // The short SEND lies over the first 64 of the 1024 bytes that the long one had brought.
-            &[
-                "S wc wr_id=1000 status=0 opcode=128 byte_len=64 flags=0",
-                "S op0 send: 2032 wrong bytes of 3000",
-                "S op1 send: 64 wrong bytes of 64",
-                "S final qp_state 3",
-            ],
+            &["S wc wr_id=1000 status=2 vendor_err=0"],
+            &["S wc wr_id=1000 status=1 vendor_err=0"],
         ],
     },
 ];

@@ -82,7 +82,7 @@ struct SweepArgs {
 #[derive(Args, Debug)]
 struct How {
     /// Seed of every random stream, instead of the scenario's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Directory for captures and reports; it is made if it is not there.
     #[arg(long, value_name = "DIR")]

@@ -85,8 +85,9 @@ rules! {
     Reordered = Event "packets out of order";
     /// The same packet with another hop limit: the capture saw it at two places.
     AnotherHop = Note "packets seen again behind a router";
-    /// A packet that was seen here was lost between here and its destination, or its answer was.
-    LossBeyond = Event "losses beyond this point";
+    /// A packet that was seen here was lost or overtaken between here and its destination, or its
+    /// answer was.
+    LossBeyond = Event "lost or overtaken beyond this point";
     /// A requester waited in vain for what never came past here.
     LossBefore = Event "losses before this point";
     /// Packets that were acknowledged, but are not in the capture.
@@ -114,10 +115,13 @@ rules! {
     Msn = Violation "inconsistent MSNs";
     /// NAK, PSN sequence error.
     SequenceNak = Event "sequence NAKs";
-    /// A sequence NAK though nothing after its PSN was sent, or for what was acknowledged.
+    /// A sequence NAK though nothing after its PSN was sent.
     SequenceNakWithoutGap = Violation "sequence NAKs without a gap";
     /// A second sequence NAK for one gap, with no retransmission between.
     SequenceNakAgain = Violation "repeated sequence NAKs for one gap";
+    /// A sequence NAK that the network may have duplicated, or let others overtake: for what was
+    /// acknowledged, or the same bytes again.
+    LateNak = Note "late or repeated sequence NAKs";
     /// Receiver not ready.
     RnrNak = Event "RNR NAKs";
     /// NAK, invalid request, remote access error or remote operational error: the connection ends.

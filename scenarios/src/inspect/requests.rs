@@ -338,7 +338,7 @@ impl Requests {
         {
             if ask.done || psn.is_before(ask.expect) {
                 let text = format!(
-                    "the response with PSN {psn} passed here and was lost beyond this point"
+                    "the response with PSN {psn} passed here and was lost or overtaken beyond this point"
                 );
                 put(found, Rule::LossBeyond, text);
             } else {

@@ -156,20 +156,31 @@ impl Requests {
 
     fn sequence_nak(&mut self, r: &Response, found: &mut Found) {
         let psn = r.psn;
-        let without_gap = if let Some((_, by)) = self.acked.filter(|a| psn.after(a.0) <= 0) {
-            Some(format!("packet {by} acknowledges it"))
-        } else if psn.after(self.newest) >= 0 {
-            Some("no later one was sent".to_owned())
-        } else {
-            None
-        };
-        if let Some(why) = without_gap {
-            let text = format!("sequence NAK for PSN {psn}, but {why}");
+        if psn.after(self.newest) >= 0 {
+            let text = format!("sequence NAK for PSN {psn}, but no later one was sent");
             put(found, Rule::SequenceNakWithoutGap, text);
+            return;
+        }
+        // There may have been a gap when it was sent.
+        if let Some((_, by)) = self.acked.filter(|a| psn.after(a.0) <= 0) {
+            let text = format!(
+                "late or repeated NAK: sequence NAK for PSN {psn}, which packet {by} acknowledges"
+            );
+            put(found, Rule::LateNak, text);
             return;
         }
         let earlier = self.nak.filter(|n| n.psn == psn && n.wait.is_none());
         if let Some(earlier) = earlier.filter(|n| !n.resent) {
+            let same =
+                |c: &Copy| c.number == earlier.number && c.likeness(&r.copy) == Likeness::Alike;
+            if self.answers.iter().any(same) {
+                let text = format!(
+                    "late or repeated NAK: sequence NAK for PSN {psn}, the same as packet {}",
+                    earlier.number
+                );
+                put(found, Rule::LateNak, text);
+                return;
+            }
             let text = format!(
                 "sequence NAK for PSN {psn} again, packet {} asked for it and nothing was sent since",
                 earlier.number

@@ -5,10 +5,15 @@ use softroce_sim::port::{Direction, Tap};
 use softroce_sim::time::Time;
 use softroce_sim::wire::capture::{InterfaceId, LinkType, Stamp, Writer};
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How old what is not in the file yet may become.
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// How much of it there may be.
+const MAX_PENDING: usize = 64 << 10;
 
 /// A capture file that a port writes into.
 #[derive(Clone, Debug)]
@@ -17,11 +22,51 @@ pub(super) struct Capture(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    writer: Writer<BufWriter<File>>,
+    writer: Writer<Blocks>,
+    packets: Pending,
     interface: InterfaceId,
     /// The start of the port's clock, in picoseconds since 1970.
     epoch: i128,
     error: Option<io::Error>,
+}
+
+/// Keeps what is written until it is flushed, so that the file gets whole blocks only and can be read
+/// even if the process is killed.
+#[derive(Debug)]
+struct Blocks {
+    file: File,
+    bytes: Vec<u8>,
+}
+
+impl Write for Blocks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.file.write_all(&self.bytes);
+        self.bytes.clear();
+        outcome
+    }
+}
+
+/// Packets that are not in the file yet.
+#[derive(Debug)]
+struct Pending {
+    bytes: usize,
+    flushed: Instant,
+}
+
+impl Inner {
+    /// Puts what is pending into the file.
+    fn flush(&mut self) {
+        if self.packets.bytes > 0 && self.error.is_none() {
+            self.error = self.writer.flush().err();
+        }
+        self.packets.bytes = 0;
+        self.packets.flushed = Instant::now();
+    }
 }
 
 impl Capture {
@@ -32,7 +77,11 @@ impl Capture {
             source,
         };
         let file = File::create(path).map_err(failed)?;
-        let mut writer = Writer::new(BufWriter::new(file)).map_err(failed)?;
+        let mut writer = Writer::new(Blocks {
+            file,
+            bytes: Vec::new(),
+        })
+        .map_err(failed)?;
         let interface = writer
             .interface(
                 name,
@@ -40,24 +89,38 @@ impl Capture {
                 LinkType::ETHERNET,
             )
             .map_err(failed)?;
+        writer.flush().map_err(failed)?;
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Ok(Capture(Arc::new(Mutex::new(Inner {
             path: path.into(),
             writer,
+            packets: Pending {
+                bytes: 0,
+                flushed: Instant::now(),
+            },
             interface,
             epoch: since.as_nanos() as i128 * 1000,
             error: None,
         }))))
     }
 
+    /// Writes what there is, when nothing else is to be done.
+    pub(super) fn idle(&self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .flush();
+    }
+
     /// Writes what is left, and says whether all of it could be written.
     pub(super) fn finish(&self) -> Result<(), PingpongError> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.flush();
         let outcome = match inner.error.take() {
             Some(e) => Err(e),
-            None => inner.writer.flush(),
+            None => Ok(()),
         };
         outcome.map_err(|source| PingpongError::Capture {
             path: inner.path.clone(),
@@ -88,5 +151,9 @@ impl Tap for Capture {
                 &[comment],
             )
             .err();
+        inner.packets.bytes += frame.len();
+        if inner.packets.bytes >= MAX_PENDING || inner.packets.flushed.elapsed() >= MAX_AGE {
+            inner.flush();
+        }
     }
 }

@@ -27,6 +27,14 @@ pub enum PingpongError {
         /// The resolver's word.
         source: io::Error,
     },
+    /// The server is not on the loopback network.
+    #[error(
+        "{server} is not on the loopback network: pingpong runs on one machine, with a server such as 127.0.0.1"
+    )]
+    NotLoopback {
+        /// The name given.
+        server: String,
+    },
     /// The server does not answer.
     #[error(
         "cannot connect to {server}, TCP port {port}: {source} (is `softroce pingpong` running there?)"
@@ -153,6 +161,7 @@ impl PingpongError {
         match self {
             PingpongError::Listen { .. }
             | PingpongError::Resolve { .. }
+            | PingpongError::NotLoopback { .. }
             | PingpongError::Connect { .. }
             | PingpongError::Open(_)
             | PingpongError::Seed(_)

@@ -271,9 +271,14 @@ pub(super) fn listen(options: &Options) -> Result<TcpListener, PingpongError> {
     let address = SocketAddr::new(ip, options.port);
     let listener =
         TcpListener::bind(address).map_err(|source| PingpongError::Listen { address, source })?;
-    let bound = listener.local_addr().unwrap_or(address);
-    eprintln!("softroce pingpong: waiting for a client on TCP {bound}");
     Ok(listener)
+}
+
+/// Says where a client is waited for.
+pub(super) fn announce(listener: &TcpListener) {
+    if let Ok(bound) = listener.local_addr() {
+        eprintln!("softroce pingpong: waiting for a client on TCP {bound}");
+    }
 }
 
 /// Waits for a client and reads its address.
@@ -307,18 +312,34 @@ pub(super) fn answer(
     Ok((stream, theirs))
 }
 
-/// Connects to the server and swaps addresses with it.
+/// The addresses of the server on the loopback network.
+pub(super) fn resolve(server: &str, port: u16) -> Result<Vec<SocketAddr>, PingpongError> {
+    let found = (server, port)
+        .to_socket_addrs()
+        .map_err(|source| PingpongError::Resolve {
+            server: server.into(),
+            source,
+        })?;
+    let addresses: Vec<_> = found
+        .filter(|address| address.ip().to_canonical().is_loopback())
+        .collect();
+    if addresses.is_empty() {
+        return Err(PingpongError::NotLoopback {
+            server: server.into(),
+        });
+    }
+    Ok(addresses)
+}
+
+/// Connects to the server at one of its addresses and swaps addresses with it.
 pub(super) fn call(
     server: &str,
     port: u16,
+    addresses: &[SocketAddr],
     own: &Address,
 ) -> Result<(Stream, Introduction), PingpongError> {
-    let resolve = |source| PingpongError::Resolve {
-        server: server.into(),
-        source,
-    };
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in (server, port).to_socket_addrs().map_err(resolve)? {
+    for &address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(tcp) => {
                 let stream = Stream::new(tcp, address)?;

@@ -28,6 +28,8 @@ pub use options::Options;
 use exchange::{Control, Details, Peer};
 use report::{Console, Report};
 use session::Session;
+use softroce_sim::port::OpenError;
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
 /// Runs one end: the server if the options name none, the client otherwise. Results go to standard
@@ -55,6 +57,16 @@ fn converse(
     console: &mut Console,
     report: &mut Report,
 ) -> Result<(), PingpongError> {
+    // A TCP socket may well listen on every address, a card has one.
+    if let Some(ip) = options.bind
+        && (ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST)
+    {
+        return Err(OpenError::NotUnicast(ip).into());
+    }
+    let addresses = match &options.server {
+        Some(server) => exchange::resolve(server, options.port)?,
+        None => Vec::new(),
+    };
     // The server's TCP port is taken before anything else: that it is in use is the likeliest failure.
     let listener = match options.server {
         None => Some(exchange::listen(options)?),
@@ -68,13 +80,14 @@ fn converse(
 
     let (stream, control) = match (&listener, &options.server) {
         (Some(listener), _) => {
+            exchange::announce(listener);
             let (stream, theirs) = exchange::accept(listener)?;
             // Ready to receive before the client learns where to send.
             session.connect(&theirs.address, options)?;
             exchange::answer(stream, &own, theirs)?
         }
         (None, Some(server)) => {
-            let (stream, theirs) = exchange::call(server, options.port, &own)?;
+            let (stream, theirs) = exchange::call(server, options.port, &addresses, &own)?;
             session.connect(&theirs.address, options)?;
             (stream, theirs)
         }

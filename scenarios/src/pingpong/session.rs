@@ -4,7 +4,6 @@ use super::capture::Capture;
 use super::exchange::{Address, Control};
 use super::report::CountersReport;
 use super::{Options, PingpongError};
-use softroce_sim::card::codes;
 use softroce_sim::card::{
     AddressVector, Card, Completion, CompletionQueue, QpAttributes, QpInit, QpType, QueuePair,
     RecvRequest, Remote, SendRequest, Sge, State, Status, Work,
@@ -57,8 +56,6 @@ pub(super) struct Session {
     control: Option<Control>,
     capture: Option<Capture>,
     size: u32,
-    /// How long a request may be under way before the card itself gives it up.
-    retry_span: Duration,
     idle_limit: Duration,
     rx_depth: u32,
     posted: u64,
@@ -121,7 +118,6 @@ impl Session {
             control: None,
             capture,
             size: options.size,
-            retry_span: retry_span(options),
             idle_limit: options.idle_limit(),
             rx_depth: options.rx_depth,
             posted: 0,
@@ -277,8 +273,12 @@ impl Session {
             {
                 break;
             }
-            self.port
+            let activity = self
+                .port
                 .run_once(&mut self.card, Duration::from_millis(1))?;
+            if !activity.any() {
+                self.idle_capture();
+            }
         }
         Ok(())
     }
@@ -296,6 +296,9 @@ impl Session {
                 return Ok(outcome);
             }
             let activity = self.port.run_once(&mut self.card, SLICE)?;
+            if !activity.any() {
+                self.idle_capture();
+            }
             let counters = self.card.counters();
             let rnr_naks = counters.rnr_naks_sent + counters.rnr_naks_received;
             if activity.received > 0 && rnr_naks == self.rnr_naks {
@@ -322,17 +325,14 @@ impl Session {
 
     /// Looks whether the peer is still there, when nothing has come for a while.
     fn check_peer(&mut self, what: &str) -> Result<(), PingpongError> {
-        let mut limit = self.idle_limit;
-        if self.sent < self.posted {
-            // What is under way ends by itself, and its status tells more.
-            limit = limit.max(self.retry_span);
-        } else if self.control.as_mut().is_some_and(Control::peer_is_gone) {
+        // Requests under way may take hours to fail, or for ever: nothing here waits for that.
+        if self.control.as_mut().is_some_and(Control::peer_is_gone) {
             return Err(PingpongError::PeerGone { what: what.into() });
         }
-        if self.last_progress.elapsed() >= limit {
+        if self.last_progress.elapsed() >= self.idle_limit {
             return Err(PingpongError::Stuck {
                 what: what.into(),
-                seconds: limit.as_secs(),
+                seconds: self.idle_limit.as_secs(),
             });
         }
         Ok(())
@@ -397,20 +397,18 @@ impl Session {
         CountersReport::new(&self.card.counters(), self.port.counters())
     }
 
+    fn idle_capture(&self) {
+        if let Some(capture) = &self.capture {
+            capture.idle();
+        }
+    }
+
     pub(super) fn finish_capture(&mut self) -> Result<(), PingpongError> {
         self.port.set_tap(None);
         match &self.capture {
             Some(capture) => capture.finish(),
             None => Ok(()),
         }
-    }
-}
-
-/// Twice what the retries of a request take; nothing if they are not timed.
-fn retry_span(options: &Options) -> Duration {
-    match codes::ack_timeout(options.timeout) {
-        Some(timeout) => (timeout * 2 * (u64::from(options.retry_cnt) + 1)).into(),
-        None => Duration::ZERO,
     }
 }
 

@@ -171,22 +171,20 @@ fn write_over_runs(
     Ok(())
 }
 
-/// How far from its nearest limit a measured value is, as a share of the limit; nothing where only one
-/// value will do.
+/// How far from failing a measured value is: between two limits as a share of the way from their middle,
+/// otherwise as a share of the limit; nothing where only one value will do.
 fn room(j: &Judgement) -> Option<f64> {
-    if j.least == j.most {
-        return None;
-    }
     let measured = j.measured?;
-    let from = |limit: f64| match measured == limit {
-        true => 0.0,
-        false => ((measured - limit) / limit).abs(),
-    };
-    [j.least, j.most]
-        .into_iter()
-        .flatten()
-        .map(from)
-        .reduce(f64::min)
+    match (j.least, j.most) {
+        (Some(least), Some(most)) if least < most => {
+            let half = (most - least) / 2.0;
+            Some((measured - least).min(most - measured) / half)
+        }
+        (Some(limit), None) | (None, Some(limit)) if limit != 0.0 => {
+            Some(((measured - limit) / limit).abs())
+        }
+        _ => None,
+    }
 }
 
 fn write_network(out: &mut String, run: &Run) -> std::fmt::Result {

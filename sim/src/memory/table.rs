@@ -12,6 +12,8 @@ pub const MAX_REGION_LEN: u64 = 1 << 48;
 
 /// Keys carry a position in the table above this many bits of tag.
 const TAG_BITS: u32 = 8;
+/// Places that rest before the longest empty one is used again.
+const REST: usize = 1024;
 const MAX_KEYS: usize = 1 << (32 - TAG_BITS);
 
 /// The key by which a program names its own memory to its card.
@@ -221,9 +223,11 @@ impl Memory {
 
     /// A key that names nothing yet.
     pub(super) fn take_key(&mut self) -> Option<u32> {
-        let index = match self.free.pop_front() {
+        let full = self.slots.len() == MAX_KEYS;
+        let rested = self.free.len() >= REST || full;
+        let index = match rested.then(|| self.free.pop_front()).flatten() {
             Some(i) => i as usize,
-            None if self.slots.len() == MAX_KEYS => return None,
+            None if full => return None,
             None => {
                 let tag = self.random.bits() as u8;
                 self.slots.push(Slot {

@@ -1,0 +1,493 @@
+//! Faults that were found once, each as the situation that showed it.
+
+use softroce_sim::card::*;
+use softroce_sim::memory::*;
+use softroce_sim::time::*;
+use softroce_sim::wire::*;
+use softroce_tests::bench::*;
+
+/// What is done locally is no message: the peer's credits do not count it.
+#[test]
+fn local_work_does_not_eat_credits() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    let _ = b.says();
+    // The peer has four receives left: credits code 4 is 4.
+    b.hear(ack_with_credits(0, 1, 4));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+    for i in 0..6u32 {
+        let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
+        let r = b
+            .card
+            .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
+            .unwrap();
+        let key = RemoteKey(w.0 ^ 1);
+        let binding = Binding {
+            lkey: r.lkey,
+            addr: r.addr,
+            len: 64,
+            access: Access::REMOTE_READ,
+            zero_based: false,
+        };
+        b.post(100 + u64::from(i), Work::BindWindow { key, binding }, &[]);
+        b.says();
+    }
+    let _ = b.completed();
+    b.post_send(2, 8);
+    b.wait(Span::from_ms(10_000));
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+}
+
+/// The wait of an RNR NAK holds even if READ data is missing before what it names.
+#[test]
+fn rnr_wait_holds_even_if_a_read_response_is_missing() {
+    let mut b = Bench::ready();
+    b.post_read(1, 100);
+    b.post_send(2, 8);
+    let _ = b.says();
+    b.hear(rnr_nak(1, 22)); // 20.48 ms
+    assert_eq!(
+        b.says(),
+        [""; 0],
+        "nothing before the RNR timer has run out"
+    );
+}
+
+/// A peer that reads for ever does not silence this side's own requests.
+#[test]
+fn requests_get_their_turn_beside_read_responses() {
+    let mut b = Bench::ready();
+    let from = b.remote(0);
+    let mut n = 0;
+    for _ in 0..2 {
+        b.hear(read(n, from, 4096));
+        n += 4;
+    }
+    b.post_write(1, 8);
+    for _ in 0..10_000 {
+        let p = b.pull().unwrap();
+        if !p.bth.opcode().is_response() {
+            return;
+        }
+        if p.bth.opcode().ends_message() {
+            b.hear(read(n, from, 4096));
+            n += 4;
+        }
+    }
+    panic!("10000 packets, none of them the request's");
+}
+
+/// A packet never leaves in a priority the port did not ask for.
+#[test]
+fn ready_mask_holds_for_datagrams_of_two_levels() {
+    let routes = RouteTable::new();
+    let config = CardConfig {
+        port_mtu: Mtu::M1024,
+        ..CardConfig::new("c", own_gid(), MacAddr::default())
+    };
+    let mut card = Card::new(config, 1, routes);
+    let pd = card.alloc_pd();
+    let cq = card.create_cq(16).unwrap();
+    let mut qp = card
+        .create_qp(&QpInit::new(QpType::Ud, pd, cq.id(), 4))
+        .unwrap();
+    let mr = card.register(pd, Buffer::new(4096), all_rights()).unwrap();
+    let now = Time::ZERO;
+    card.modify_qp(
+        now,
+        qp.number(),
+        &QpAttributes {
+            state: Some(State::Init),
+            pkey_index: Some(0),
+            port: Some(1),
+            qkey: Some(1),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    card.modify_qp(
+        now,
+        qp.number(),
+        &QpAttributes {
+            state: Some(State::Rtr),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    card.modify_qp(
+        now,
+        qp.number(),
+        &QpAttributes {
+            state: Some(State::Rts),
+            sq_psn: Some(Psn::new(0)),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    let mut ah = |sl| {
+        card.create_ah(
+            pd,
+            &AddressVector {
+                dgid: peer_gid(),
+                dmac: MacAddr::default(),
+                sl,
+                traffic_class: 0,
+                hop_limit: 64,
+                flow_label: 0,
+                udp_src: None,
+                vlan: None,
+            },
+        )
+        .unwrap()
+    };
+    let (low, high) = (ah(0), ah(5));
+    for (id, address, len) in [(1, low, 2000), (2, high, 8)] {
+        let sges = [Sge {
+            addr: mr.addr,
+            len,
+            lkey: mr.lkey,
+        }];
+        qp.post_send(&SendRequest {
+            to: Some(Datagram {
+                address,
+                qp: QpNumber::new(9),
+                qkey: 1,
+            }),
+            ..SendRequest::new(id, Work::Send, &sges)
+        })
+        .unwrap();
+    }
+    card.doorbell(now, qp.number());
+    let mut env = Staging::default();
+    if let Some(p) = card.next_packet(now, PriorityMask::NONE.with(0), &mut env) {
+        assert_eq!(p.priority, 0, "a packet of a paused priority");
+    }
+}
+
+/// Nothing waits for a priority that its path no longer has.
+#[test]
+fn ready_mask_holds_after_a_change_of_path_the_other_way() {
+    let mut b = Bench::ready();
+    b.post_write(1, 4000);
+    b.pull().unwrap();
+    b.go_to(State::Reset).unwrap();
+    let mut steps = b.steps();
+    if let Some(a) = &mut steps[1].address {
+        a.sl = 5;
+    }
+    for s in steps {
+        b.modify(s).unwrap();
+    }
+    b.post_write(2, 8);
+    let p = b
+        .card
+        .next_packet(b.now, PriorityMask::NONE.with(3), &mut b.env);
+    assert!(p.is_none(), "priority {}", p.unwrap().priority);
+}
+
+/// An acknowledgement that comes again may bring credits (9.7.7.2).
+#[test]
+fn credits_of_a_repeated_ack_count() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    b.hear(ack_with_credits(0, 1, 0));
+    b.post_send(2, 8);
+    b.post_send(3, 8);
+    let _ = b.says();
+    // receives are posted; unsolicited ACK with credits
+    b.hear(ack_with_credits(0, 1, 5));
+    assert_eq!(b.says(), ["Send Only 2 [8] ?"]);
+}
+
+/// PSNs before the first expected one are numbers like any other to an unreliable connection.
+#[test]
+fn uc_message_with_a_gap_is_not_taken() {
+    let routes = RouteTable::new();
+    let mut card = Card::new(
+        CardConfig::new("c", own_gid(), MacAddr::default()),
+        1,
+        routes.clone(),
+    );
+    let pd = card.alloc_pd();
+    let mut cq = card.create_cq(16).unwrap();
+    let mut qp = card
+        .create_qp(&QpInit::new(QpType::Uc, pd, cq.id(), 4))
+        .unwrap();
+    let mr = card.register(pd, Buffer::new(65536), all_rights()).unwrap();
+    let b = Bench::ready();
+    let [i, r, _] = b.steps();
+    card.modify_qp(Time::ZERO, qp.number(), &i).unwrap();
+    card.modify_qp(
+        Time::ZERO,
+        qp.number(),
+        &QpAttributes {
+            max_dest_rd_atomic: None,
+            min_rnr_timer: None,
+            ..r
+        },
+    )
+    .unwrap();
+    qp.post_recv(&RecvRequest {
+        wr_id: 1,
+        sges: &[Sge {
+            addr: mr.addr,
+            len: 65536,
+            lkey: mr.lkey,
+        }],
+    })
+    .unwrap();
+    let mut env = Staging::default();
+    // First PSN is 100. FIRST 98, then 99 and 100 are lost, LAST 101.
+    for (op, psn) in [(0x20u8, 98), (0x22, 101)] {
+        let payload = env.hold(vec![psn as u8; 1024]);
+        let p = Packet {
+            ext: Ext::None,
+            bth: Bth::new(Opcode(op), qp.number(), Psn::new(psn)),
+            route: routes.intern(b.route),
+            payload,
+            frame_len: 0,
+            priority: 3,
+            ecn: Ecn::NotCapable,
+            damage: Damage::None,
+            hop_limit: 64,
+        };
+        card.receive(Time::ZERO, &p, &b.route, &mut env);
+    }
+    let c = cq.poll();
+    assert!(c.is_none(), "{c:?}");
+}
+
+/// A whole message is taken wherever its PSNs lie.
+#[test]
+fn uc_message_below_the_first_psn_is_taken() {
+    let routes = RouteTable::new();
+    let mut card = Card::new(
+        CardConfig::new("c", own_gid(), MacAddr::default()),
+        1,
+        routes.clone(),
+    );
+    let pd = card.alloc_pd();
+    let mut cq = card.create_cq(16).unwrap();
+    let mut qp = card
+        .create_qp(&QpInit::new(QpType::Uc, pd, cq.id(), 4))
+        .unwrap();
+    let mr = card.register(pd, Buffer::new(65536), all_rights()).unwrap();
+    let b = Bench::ready();
+    let [i, r, _] = b.steps();
+    card.modify_qp(Time::ZERO, qp.number(), &i).unwrap();
+    card.modify_qp(
+        Time::ZERO,
+        qp.number(),
+        &QpAttributes {
+            max_dest_rd_atomic: None,
+            min_rnr_timer: None,
+            ..r
+        },
+    )
+    .unwrap();
+    qp.post_recv(&RecvRequest {
+        wr_id: 1,
+        sges: &[Sge {
+            addr: mr.addr,
+            len: 65536,
+            lkey: mr.lkey,
+        }],
+    })
+    .unwrap();
+    let mut env = Staging::default();
+    for (op, psn) in [(0x20u8, 90), (0x21, 91), (0x22, 92)] {
+        let payload = env.hold(vec![psn as u8; 1024]);
+        let p = Packet {
+            ext: Ext::None,
+            bth: Bth::new(Opcode(op), qp.number(), Psn::new(psn)),
+            route: routes.intern(b.route),
+            payload,
+            frame_len: 0,
+            priority: 3,
+            ecn: Ecn::NotCapable,
+            damage: Damage::None,
+            hop_limit: 64,
+        };
+        card.receive(Time::ZERO, &p, &b.route, &mut env);
+    }
+    assert!(cq.poll().is_some());
+}
+
+/// The key of an ended registration stays closed while others come and go.
+#[test]
+fn an_old_key_stays_closed() {
+    let mut b = Bench::ready();
+    let mut old = None;
+    for i in 0..257 {
+        let r = b
+            .card
+            .register(b.pd, Buffer::new(64), all_rights())
+            .unwrap();
+        if i == 0 {
+            old = Some(r.rkey);
+        } else {
+            assert_ne!(Some(r.rkey), old, "after {i} registrations");
+        }
+        b.card.deregister(r.lkey).unwrap();
+    }
+}
+
+/// What the receiver was not ready for was taken after all: the wait is over.
+#[test]
+fn an_ack_ends_the_rnr_wait() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    b.hear(rnr_nak(0, 22));
+    b.hear(ack(0, 1));
+    let _ = b.completed();
+    b.post_send(2, 8);
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+}
+
+/// A fenced invalidation waits for all that was posted before it (10.6.5.1).
+#[test]
+fn fence_on_local_invalidate_waits() {
+    let mut b = Bench::ready();
+    let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
+    let r = b
+        .card
+        .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
+        .unwrap();
+    let key = RemoteKey(w.0 ^ 1);
+    let binding = Binding {
+        lkey: r.lkey,
+        addr: r.addr,
+        len: 64,
+        access: Access::REMOTE_WRITE,
+        zero_based: false,
+    };
+    b.post(1, Work::BindWindow { key, binding }, &[]);
+    b.says();
+    b.post_send(2, 8); // tells the peer the key
+    b.try_post(&SendRequest {
+        fence: true,
+        ..SendRequest::new(3, Work::LocalInvalidate(key), &[])
+    })
+    .unwrap();
+    b.says();
+    b.hear(write_only(
+        0,
+        Remote {
+            addr: r.addr,
+            rkey: key,
+        },
+        b"x",
+    ));
+    assert_eq!(b.says(), ["ACK 0 msn 1"]);
+}
+
+/// An MSN cannot undo what an acknowledgement says is done.
+#[test]
+fn a_wrong_msn_does_not_put_to_sleep_for_ever() {
+    let mut b = Bench::ready();
+    for i in 0..4 {
+        b.post_send(i, 8);
+    }
+    b.says();
+    b.hear(ack_with_credits(3, 0, 1)); // msn does not count
+    let _ = b.completed();
+    b.post_send(9, 8);
+    let s = b.says();
+    b.wait(Span::from_ms(1_000_000));
+    assert!(!b.says().is_empty() || !s.is_empty());
+}
+
+/// A timeout that is set while packets are unanswered runs for them.
+#[test]
+fn timeout_set_in_sqd_takes_effect() {
+    let mut b = Bench::new(Setup {
+        timeout: 0,
+        ..Default::default()
+    });
+    b.post_write(1, 8);
+    b.says();
+    b.go_to(State::Sqd).unwrap();
+    b.modify(QpAttributes {
+        state: Some(State::Sqd),
+        timeout: Some(14),
+        ..Default::default()
+    })
+    .unwrap();
+    b.wait(Span::from_ms(1000));
+    assert!(!b.says().is_empty());
+}
+
+/// With no credits left one more may be tried, whatever was done locally in between.
+#[test]
+fn one_local_request_and_credits_of_zero() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    b.hear(ack_with_credits(0, 1, 0));
+    b.completed();
+    let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
+    let r = b
+        .card
+        .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
+        .unwrap();
+    let binding = Binding {
+        lkey: r.lkey,
+        addr: r.addr,
+        len: 64,
+        access: Access::REMOTE_READ,
+        zero_based: false,
+    };
+    b.post(
+        2,
+        Work::BindWindow {
+            key: RemoteKey(w.0 ^ 1),
+            binding,
+        },
+        &[],
+    );
+    b.post_send(3, 8);
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    assert_eq!(b.completed(), [(2, Status::Success)]);
+}
+
+/// Copies of an RNR NAK do not prolong its wait.
+#[test]
+fn copies_of_an_rnr_nak() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    // 20.48 ms, and a copy of the NAK every 10 ms: it is sent again when the first wait is over.
+    for _ in 0..2 {
+        b.hear(rnr_nak(0, 22));
+        assert_eq!(b.says(), [""; 0]);
+        b.wait(Span::from_ms(10));
+    }
+    b.hear(rnr_nak(0, 22));
+    b.wait(Span::from_ms(1));
+    assert_eq!(b.says().len(), 1);
+}
+
+/// A READ that waits its turn is sent even if no new one may begin.
+#[test]
+fn a_read_that_waits_when_the_limit_becomes_zero() {
+    let mut b = Bench::new(Setup {
+        max_rd_atomic: 1,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_read(2, 8);
+    b.says();
+    b.go_to(State::Sqd).unwrap();
+    b.modify(QpAttributes {
+        state: Some(State::Sqd),
+        max_rd_atomic: Some(0),
+        ..Default::default()
+    })
+    .unwrap();
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[0; 8]));
+    b.go_to(State::Rts).unwrap();
+    b.wait(Span::from_ms(100_000));
+    assert!(b.completed().len() > 1 || !b.says().is_empty());
+}
