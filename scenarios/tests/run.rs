@@ -345,3 +345,50 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(out.status.code(), Some(0));
     assert_eq!(text(&out.stderr), "");
 }
+
+#[test]
+fn without_receives_sends_get_rnr_naks() {
+    let (_dir, path) = file(
+        "[topology]\nkind = \"back-to-back\"\n[card]\nrnr-retry = 2\n[[traffic]]\nfrom = \"h0\"\n\
+         to = \"h1\"\noperation = \"send\"\nsize = \"1KiB\"\nrecv-depth = 0\n\
+         [[expect]]\nmetric = \"naks.rnr\"\nequals = 3\n\
+         [[expect]]\nmetric = \"messages\"\nequals = 0\n",
+    );
+    prints(&["run", path.to_str().unwrap()], 0);
+}
+
+#[test]
+fn loads_that_take_too_much_memory_are_refused() {
+    let load = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+                operation = \"write\"\nsize = \"512MiB\"\n";
+    let (_dir, path) = file(load);
+    let path = path.to_str().unwrap();
+    prints(&["check", path], 0);
+    let told = complains(&["check", path, "--set", "traffic.0.size=2GiB"]);
+    assert!(
+        told.contains("the loads register 4GiB of memory, both ends together; the limit is 1GiB"),
+        "{told}"
+    );
+    // A counted payload takes no memory, but queue pairs do.
+    let (topology, load) = load.split_at(load.find("[[traffic]]").unwrap());
+    let loads = format!("{load}qps = 65536\n").repeat(3);
+    let (_dir, path) = file(&format!("payload = \"counted\"\n{topology}{loads}"));
+    let told = complains(&["check", path.to_str().unwrap()]);
+    assert!(
+        told.contains("makes 196608 queue pairs in all; the limit is 131072"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_depth_that_cannot_be_read_is_told_once() {
+    let (_dir, path) = file(
+        "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+         operation = \"write\"\nsize = 1\ndepth = \"many\"\n",
+    );
+    let told = complains(&["check", path.to_str().unwrap()]);
+    assert!(
+        told.contains("depth") && !told.contains("signalled-every"),
+        "{told}"
+    );
+}

@@ -70,7 +70,8 @@ pub(super) static ROOT: Section = Section {
             "payload",
             Kind::Choice(Payload::NAMES),
             "data",
-            "Whether packets carry bytes, which are checked where they arrive, or a length alone.",
+            "Whether packets carry bytes, which are checked where they arrive, or a length alone. With \
+             `data` the loads may register 1 GiB of memory, both ends together.",
         ),
         Key::required("topology", Kind::Table(&topology::TOPOLOGY), "The network."),
         Key::optional(

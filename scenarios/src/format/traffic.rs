@@ -95,7 +95,7 @@ pub(super) static TRAFFIC: Section = Section {
             "qps",
             Kind::Count(1, 65_536),
             "1",
-            "Queue pairs between each two hosts.",
+            "Queue pairs between each two hosts; at most 131072 of all loads together.",
         ),
         Key::with(
             "start",
@@ -107,7 +107,8 @@ pub(super) static TRAFFIC: Section = Section {
             "recv-depth",
             Kind::Count(0, MAX_WR as u64),
             "twice `depth`",
-            "Receives kept posted on each queue pair.",
+            "Receives kept posted on each queue pair; with 0 there are none, and requests that need one get \
+             RNR NAKs.",
         )
         .only("operation", RECEIVING),
         Key::with(
@@ -172,7 +173,7 @@ pub enum Amount {
 }
 
 /// The most queue pairs that the loads of a scenario may have together.
-pub const MAX_QUEUE_PAIRS: u64 = 1 << 20;
+pub const MAX_QUEUE_PAIRS: u64 = 1 << 17;
 
 /// Reads the loads.
 pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Traffic> {
@@ -210,7 +211,8 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
         let count: Option<u64> = reader.opt("count");
         let operation: Operation = reader.get("operation");
         let (depth, every) = (reader.get("depth"), reader.get("signalled-every"));
-        if every > depth {
+        // A depth that could not be read is 0, and was reported.
+        if depth > 0 && every > depth {
             reader.say(
                 "signalled-every",
                 format!("must be at most \"depth\", {depth}, or the queue fills unnoticed"),
@@ -242,7 +244,7 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
 }
 
 /// The most bytes of memory that loads with data may register together.
-pub const MAX_DATA: u64 = 4 << 30;
+pub const MAX_DATA: u64 = 1 << 30;
 
 /// Checks what each host's card must hold: queue pairs, completions and, with `data`, bytes.
 pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Network, data: bool) {
@@ -276,7 +278,9 @@ pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Net
         }
         if data && bytes > MAX_DATA {
             let (is, limit) = (Size(bytes), Size(MAX_DATA));
-            let told = format!("the loads register {is} of memory; the limit is {limit}");
+            let told = format!(
+                "the loads register {is} of memory, both ends together; the limit is {limit}"
+            );
             root.sink
                 .say(at, format!("{told}, or payload = \"counted\""));
             return;

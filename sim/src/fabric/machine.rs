@@ -547,8 +547,9 @@ impl Flow {
 impl Receiver {
     /// Posts receive requests until the queue is full.
     fn fill(&mut self) {
-        while self.qp.recv_room() > 0 {
-            let slot = self.posted % u64::from(self.spec.recv_depth.max(1));
+        // The queue itself holds at least one.
+        while self.spec.recv_depth > 0 && self.qp.recv_room() > 0 {
+            let slot = self.posted % u64::from(self.spec.recv_depth);
             let sge = Sge {
                 addr: self.region.addr + slot * u64::from(self.spec.size),
                 len: self.spec.size,
