@@ -36,6 +36,7 @@ mod datagrams;
 mod go_back_0;
 mod queues;
 mod quiet;
+mod regressions;
 mod requester;
 mod responder;
 mod states;
@@ -151,6 +152,11 @@ pub static GROUPS: &[Group] = &[
         name: "go-back-0",
         title: "recovery as early cards had it",
         files: &[go_back_0::RULES],
+    },
+    Group {
+        name: "regressions",
+        title: "faults that were found once, each as the situation that showed it",
+        files: &[regressions::RULES],
     },
 ];
 

@@ -1,13 +1,96 @@
 //! Faults that were found once, each as the situation that showed it.
 
+use crate::bench::*;
+use crate::conformance::Rule;
+use crate::conformance::Source::{Behaviour, Section};
 use softroce_sim::card::*;
 use softroce_sim::memory::*;
 use softroce_sim::time::*;
 use softroce_sim::wire::*;
-use softroce_tests::bench::*;
 
-/// What is done locally is no message: the peer's credits do not count it.
-#[test]
+pub(super) const RULES: &[Rule] = &[
+    rule!(
+        Behaviour,
+        "What is done locally is no message: the peer's credits do not count it",
+        [local_work_does_not_eat_credits]
+    ),
+    rule!(
+        Section("9.7.5.2.8"),
+        "The wait of an RNR NAK holds even if READ data is missing before what it names",
+        [rnr_wait_holds_even_if_a_read_response_is_missing]
+    ),
+    rule!(
+        Behaviour,
+        "A peer that reads for ever does not silence this side's own requests",
+        [requests_get_their_turn_beside_read_responses]
+    ),
+    rule!(
+        Behaviour,
+        "A packet never leaves in a priority the port did not ask for",
+        [ready_mask_holds_for_datagrams_of_two_levels]
+    ),
+    rule!(
+        Behaviour,
+        "Nothing waits for a priority that its path no longer has",
+        [ready_mask_holds_after_a_change_of_path_the_other_way]
+    ),
+    rule!(
+        Section("9.7.7.2"),
+        "An acknowledgement that comes again may bring credits",
+        [credits_of_a_repeated_ack_count]
+    ),
+    rule!(
+        Behaviour,
+        "PSNs before the first expected one are numbers like any other to an unreliable connection",
+        [uc_message_with_a_gap_is_not_taken]
+    ),
+    rule!(
+        Behaviour,
+        "A whole message is taken wherever its PSNs lie",
+        [uc_message_below_the_first_psn_is_taken]
+    ),
+    rule!(
+        Behaviour,
+        "The key of an ended registration stays closed while others come and go",
+        [an_old_key_stays_closed]
+    ),
+    rule!(
+        Behaviour,
+        "What the receiver was not ready for was taken after all: the wait is over",
+        [an_ack_ends_the_rnr_wait]
+    ),
+    rule!(
+        Section("10.6.5.1"),
+        "A fenced invalidation waits for all that was posted before it",
+        [fence_on_local_invalidate_waits]
+    ),
+    rule!(
+        Behaviour,
+        "An MSN cannot undo what an acknowledgement says is done",
+        [a_wrong_msn_does_not_put_to_sleep_for_ever]
+    ),
+    rule!(
+        Behaviour,
+        "A timeout that is set while packets are unanswered runs for them",
+        [timeout_set_in_sqd_takes_effect]
+    ),
+    rule!(
+        Behaviour,
+        "With no credits left one more may be tried, whatever was done locally in between",
+        [one_local_request_and_credits_of_zero]
+    ),
+    rule!(
+        Section("9.7.5.2.8"),
+        "Copies of an RNR NAK do not prolong its wait",
+        [copies_of_an_rnr_nak]
+    ),
+    rule!(
+        Behaviour,
+        "A READ that waits its turn is sent even if no new one may begin",
+        [a_read_that_waits_when_the_limit_becomes_zero]
+    ),
+];
+
 fn local_work_does_not_eat_credits() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -38,8 +121,6 @@ fn local_work_does_not_eat_credits() {
     assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
 }
 
-/// The wait of an RNR NAK holds even if READ data is missing before what it names.
-#[test]
 fn rnr_wait_holds_even_if_a_read_response_is_missing() {
     let mut b = Bench::ready();
     b.post_read(1, 100);
@@ -53,8 +134,6 @@ fn rnr_wait_holds_even_if_a_read_response_is_missing() {
     );
 }
 
-/// A peer that reads for ever does not silence this side's own requests.
-#[test]
 fn requests_get_their_turn_beside_read_responses() {
     let mut b = Bench::ready();
     let from = b.remote(0);
@@ -77,8 +156,6 @@ fn requests_get_their_turn_beside_read_responses() {
     panic!("10000 packets, none of them the request's");
 }
 
-/// A packet never leaves in a priority the port did not ask for.
-#[test]
 fn ready_mask_holds_for_datagrams_of_two_levels() {
     let routes = RouteTable::new();
     let config = CardConfig {
@@ -164,8 +241,6 @@ fn ready_mask_holds_for_datagrams_of_two_levels() {
     }
 }
 
-/// Nothing waits for a priority that its path no longer has.
-#[test]
 fn ready_mask_holds_after_a_change_of_path_the_other_way() {
     let mut b = Bench::ready();
     b.post_write(1, 4000);
@@ -185,8 +260,6 @@ fn ready_mask_holds_after_a_change_of_path_the_other_way() {
     assert!(p.is_none(), "priority {}", p.unwrap().priority);
 }
 
-/// An acknowledgement that comes again may bring credits (9.7.7.2).
-#[test]
 fn credits_of_a_repeated_ack_count() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -200,8 +273,6 @@ fn credits_of_a_repeated_ack_count() {
     assert_eq!(b.says(), ["Send Only 2 [8] ?"]);
 }
 
-/// PSNs before the first expected one are numbers like any other to an unreliable connection.
-#[test]
 fn uc_message_with_a_gap_is_not_taken() {
     let routes = RouteTable::new();
     let mut card = Card::new(
@@ -258,8 +329,6 @@ fn uc_message_with_a_gap_is_not_taken() {
     assert!(c.is_none(), "{c:?}");
 }
 
-/// A whole message is taken wherever its PSNs lie.
-#[test]
 fn uc_message_below_the_first_psn_is_taken() {
     let routes = RouteTable::new();
     let mut card = Card::new(
@@ -314,8 +383,6 @@ fn uc_message_below_the_first_psn_is_taken() {
     assert!(cq.poll().is_some());
 }
 
-/// The key of an ended registration stays closed while others come and go.
-#[test]
 fn an_old_key_stays_closed() {
     let mut b = Bench::ready();
     let mut old = None;
@@ -333,8 +400,6 @@ fn an_old_key_stays_closed() {
     }
 }
 
-/// What the receiver was not ready for was taken after all: the wait is over.
-#[test]
 fn an_ack_ends_the_rnr_wait() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -346,8 +411,6 @@ fn an_ack_ends_the_rnr_wait() {
     assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
 }
 
-/// A fenced invalidation waits for all that was posted before it (10.6.5.1).
-#[test]
 fn fence_on_local_invalidate_waits() {
     let mut b = Bench::ready();
     let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
@@ -383,8 +446,6 @@ fn fence_on_local_invalidate_waits() {
     assert_eq!(b.says(), ["ACK 0 msn 1"]);
 }
 
-/// An MSN cannot undo what an acknowledgement says is done.
-#[test]
 fn a_wrong_msn_does_not_put_to_sleep_for_ever() {
     let mut b = Bench::ready();
     for i in 0..4 {
@@ -399,8 +460,6 @@ fn a_wrong_msn_does_not_put_to_sleep_for_ever() {
     assert!(!b.says().is_empty() || !s.is_empty());
 }
 
-/// A timeout that is set while packets are unanswered runs for them.
-#[test]
 fn timeout_set_in_sqd_takes_effect() {
     let mut b = Bench::new(Setup {
         timeout: 0,
@@ -419,8 +478,6 @@ fn timeout_set_in_sqd_takes_effect() {
     assert!(!b.says().is_empty());
 }
 
-/// With no credits left one more may be tried, whatever was done locally in between.
-#[test]
 fn one_local_request_and_credits_of_zero() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -452,8 +509,6 @@ fn one_local_request_and_credits_of_zero() {
     assert_eq!(b.completed(), [(2, Status::Success)]);
 }
 
-/// Copies of an RNR NAK do not prolong its wait.
-#[test]
 fn copies_of_an_rnr_nak() {
     let mut b = Bench::ready();
     b.post_send(1, 8);
@@ -469,8 +524,6 @@ fn copies_of_an_rnr_nak() {
     assert_eq!(b.says().len(), 1);
 }
 
-/// A READ that waits its turn is sent even if no new one may begin.
-#[test]
 fn a_read_that_waits_when_the_limit_becomes_zero() {
     let mut b = Bench::new(Setup {
         max_rd_atomic: 1,
