@@ -1,0 +1,188 @@
+//! A host with a card and the load on it.
+//!
+//! A [`Flow`] is a queue pair that keeps a number of requests outstanding until it has sent what it was
+//! asked to. It is a state machine, not a program: completions in, requests out, so that thousands of
+//! them cost little. The card cannot tell the difference: rings, doorbells and completions are those a
+//! program uses.
+//!
+//! | file | what |
+//! |---|---|
+//! | `flow` | what a flow asks for, over and over, and what became of it |
+//! | `receiver` | the other end: receives, and what came into them |
+//! | `connect` | setting a flow up between two hosts |
+
+mod connect;
+mod flow;
+mod receiver;
+
+pub use connect::{FlowError, FlowId, connect, connect_ends, data_intact, stats};
+pub use flow::{Flow, FlowOperation, FlowSpec, FlowStats, MAX_SAMPLES, StatusCounts};
+
+use super::host::Host;
+use crate::card::{Card, Completion, CompletionQueue, CreateError, Env, PriorityMask};
+use crate::memory::Pd;
+use crate::time::Time;
+use crate::wire::{Packet, QpNumber, Route};
+use receiver::Receiver;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Flow(usize),
+    Receiver(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Start {
+    Receiver(usize),
+    Flow(usize),
+}
+
+/// A host with a card and flows.
+#[derive(Debug)]
+pub struct Machine {
+    card: Card,
+    pd: Pd,
+    cq: CompletionQueue,
+    flows: Vec<Flow>,
+    receivers: Vec<Receiver>,
+    /// By queue pair number, from the card's first one on.
+    roles: Vec<Role>,
+    first_qp: u32,
+    starts: BinaryHeap<Reverse<(Time, Start)>>,
+}
+
+impl Machine {
+    /// A host with `card`, which nobody else uses, and a completion queue for `cqe` completions: at least
+    /// the sum over its flows of `depth` and over those it receives of `recv_depth`.
+    pub fn new(mut card: Card, cqe: u32) -> Result<Machine, CreateError> {
+        let pd = card.alloc_pd();
+        let cq = card.create_cq(cqe)?;
+        Ok(Machine {
+            card,
+            pd,
+            cq,
+            flows: Vec::new(),
+            receivers: Vec::new(),
+            roles: Vec::new(),
+            first_qp: 0,
+            starts: BinaryHeap::new(),
+        })
+    }
+
+    /// Its card.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Its card, to be changed.
+    pub fn card_mut(&mut self) -> &mut Card {
+        &mut self.card
+    }
+
+    /// What the flow at `index` has done as a sender.
+    pub fn flow_stats(&self, index: usize) -> &FlowStats {
+        &self.flows[index].stats
+    }
+
+    /// The queue pair of the flow at `index`.
+    pub fn flow_qp(&self, index: usize) -> QpNumber {
+        self.flows[index].qp.number()
+    }
+
+    /// The queue pair at the other end of a flow that this host receives, by its place among those.
+    pub fn receiver_qp(&self, index: usize) -> QpNumber {
+        self.receivers[index].qp.number()
+    }
+
+    /// True if every flow has posted all it will and has its completions, or has failed.
+    pub fn is_done(&self, now: Time) -> bool {
+        self.flows.iter().all(|f| f.is_done(now))
+    }
+
+    fn handle(&mut self, now: Time, c: Completion) {
+        let index = c.qp.get().wrapping_sub(self.first_qp) as usize;
+        match self.roles.get(index) {
+            Some(&Role::Flow(i)) => {
+                let flow = &mut self.flows[i];
+                flow.completed(now, &c);
+                if flow.post(now) {
+                    self.card.doorbell(now, c.qp);
+                }
+            }
+            Some(&Role::Receiver(i)) => self.receivers[i].completed(&c),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) {
+        while let Some(c) = self.cq.poll() {
+            self.handle(now, c);
+        }
+    }
+
+    /// Starts flows and receivers whose time has come; false if there are none.
+    fn start_what_is_due(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some(&Reverse((at, start))) = self.starts.peek()
+            && at <= now
+        {
+            self.starts.pop();
+            any = true;
+            match start {
+                Start::Flow(i) => {
+                    if self.flows[i].post(now) {
+                        self.card.doorbell(now, self.flows[i].qp.number());
+                    }
+                }
+                Start::Receiver(i) => self.receivers[i].fill(),
+            }
+        }
+        any
+    }
+}
+
+impl Host for Machine {
+    #[inline]
+    fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
+        self.card.receive(now, packet, route, env);
+        self.poll(now);
+    }
+
+    fn advance<E: Env>(&mut self, now: Time, _env: &mut E) -> bool {
+        let acted = self.card.advance(now);
+        let started = self.start_what_is_due(now);
+        self.poll(now);
+        acted || started
+    }
+
+    #[inline]
+    fn next_packet<E: Env>(
+        &mut self,
+        now: Time,
+        ready: PriorityMask,
+        env: &mut E,
+    ) -> Option<Packet> {
+        let packet = self.card.next_packet(now, ready, env);
+        // A request that cannot be sent completes here and now.
+        if packet.is_none() {
+            self.poll(now);
+        }
+        packet
+    }
+
+    #[inline]
+    fn pending(&self) -> PriorityMask {
+        self.card.pending()
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Time {
+        match self.starts.peek() {
+            Some(Reverse((at, _))) => self.card.next_timeout().min(*at),
+            None => self.card.next_timeout(),
+        }
+    }
+}
