@@ -15,9 +15,9 @@ pub use staging::Staging;
 
 use softroce_sim::card::{
     AddressHandle, AddressVector, AsyncEvent, Card, CardConfig, Completion, CompletionQueue,
-    Counters, Datagram, Env, ModifyError, Mtu, PostError, PriorityMask, QpAttributes, QpInit,
-    QpType, QueuePair, RecvRequest, Refusal, Remote, SendRequest, Sge, SharedReceiveQueue, State,
-    Status, Work,
+    Counters, Datagram, Env, ModifyError, Mtu, Peer, PostError, PriorityMask, QpAttributes, QpInit,
+    QpType, QueuePair, RecvRequest, Refusal, Reliability, Remote, SendRequest, Sge,
+    SharedReceiveQueue, State, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion, Pd};
 use softroce_sim::time::{Span, Time};
@@ -239,37 +239,28 @@ impl Bench {
     pub fn steps(&self) -> [QpAttributes; 3] {
         let s = &self.setup;
         let rc = s.service == QpType::Rc;
-        let connected = s.service != QpType::Ud;
-        let to = |state| QpAttributes {
-            state: Some(state),
-            ..Default::default()
+        let peer = Peer {
+            address: address_of(s.peer(), self.route.src_mac),
+            path_mtu: s.mtu,
+            qp: QpNumber::new(PEER_QP),
+            psn: Psn::new(s.rq_psn),
         };
-        [
-            QpAttributes {
-                pkey_index: Some(0),
-                port: Some(1),
-                access: connected.then_some(s.access),
-                qkey: (!connected).then_some(QKEY),
-                ..to(State::Init)
-            },
-            QpAttributes {
-                address: connected.then(|| address_of(s.peer(), self.route.src_mac)),
-                path_mtu: connected.then_some(s.mtu),
-                dest_qp: connected.then(|| QpNumber::new(PEER_QP)),
-                rq_psn: connected.then(|| Psn::new(s.rq_psn)),
-                max_dest_rd_atomic: rc.then_some(s.max_dest_rd_atomic),
-                min_rnr_timer: rc.then_some(s.min_rnr_timer),
-                ..to(State::Rtr)
-            },
-            QpAttributes {
-                sq_psn: Some(Psn::new(s.sq_psn)),
-                timeout: rc.then_some(s.timeout),
-                retry_cnt: rc.then_some(s.retry_cnt),
-                rnr_retry: rc.then_some(s.rnr_retry),
-                max_rd_atomic: rc.then_some(s.max_rd_atomic),
-                ..to(State::Rts)
-            },
-        ]
+        let reliability = rc.then_some(Reliability {
+            timeout: s.timeout,
+            retry_cnt: s.retry_cnt,
+            rnr_retry: s.rnr_retry,
+            min_rnr_timer: s.min_rnr_timer,
+            max_rd_atomic: s.max_rd_atomic,
+            max_dest_rd_atomic: s.max_dest_rd_atomic,
+        });
+        let reliability = reliability.as_ref();
+        let rts = QpAttributes::to_rts(Psn::new(s.sq_psn), reliability);
+        if s.service == QpType::Ud {
+            let init = QpAttributes::to_init_datagrams(QKEY);
+            return [init, QpAttributes::to(State::Rtr), rts];
+        }
+        let init = QpAttributes::to_init(s.access);
+        [init, QpAttributes::to_rtr(&peer, reliability), rts]
     }
 
     /// Another queue pair like the first, ready to send. Its peer is the same.
@@ -305,10 +296,7 @@ impl Bench {
 
     /// Changes the state alone.
     pub fn go_to(&mut self, state: State) -> Result<(), ModifyError> {
-        self.modify(QpAttributes {
-            state: Some(state),
-            ..Default::default()
-        })
+        self.modify(QpAttributes::to(state))
     }
 
     /// Its transport service.

@@ -3,7 +3,7 @@
 //! this is less, and leaves queue pairs, memory and judgement to the test.
 
 use crate::bench::{Staging, address_of};
-use softroce_sim::card::{AddressVector, Card, CardConfig, PriorityMask, QpAttributes, State};
+use softroce_sim::card::{AddressVector, Card, CardConfig, PriorityMask};
 use softroce_sim::random::Stream;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{Gid, MacAddr, Packet, RouteTable};
@@ -37,14 +37,6 @@ pub struct Link {
     chaos: Stream,
     due: BTreeMap<(Time, u64), (usize, Packet)>,
     count: u64,
-}
-
-/// The change to `state` without attributes.
-pub fn to(state: State) -> QpAttributes {
-    QpAttributes {
-        state: Some(state),
-        ..Default::default()
-    }
 }
 
 fn gid(side: usize) -> Gid {

@@ -10,9 +10,9 @@ mod model;
 use crate::bench::{Staging, all_rights};
 use model::{End, Op};
 use softroce_sim::card::{
-    AddressVector, Card, CardConfig, Completion, CompletionQueue, Env, Mtu, PriorityMask,
-    QpAttributes, QpInit, QpType, RecvRequest, SendRequest, State, Status, Timing, profile,
-    recovery,
+    AddressVector, Card, CardConfig, Completion, CompletionQueue, Env, Mtu, Peer, PriorityMask,
+    QpAttributes, QpInit, QpType, RecvRequest, Reliability, SendRequest, State, Status, Timing,
+    profile, recovery,
 };
 use softroce_sim::random::Stream;
 use softroce_sim::time::{Span, Time};
@@ -201,41 +201,33 @@ impl World {
             let number = ends[side].qp.number();
             let card = &mut self.sides[side].card;
             let mut modify = |a| card.modify_qp(Time::ZERO, number, &a).unwrap();
-            modify(QpAttributes {
-                state: Some(State::Init),
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(all_rights()),
-                ..Default::default()
-            });
-            modify(QpAttributes {
-                state: Some(State::Rtr),
-                address: Some(AddressVector {
-                    dgid: gid(1 - side),
-                    dmac: mac(1 - side),
-                    sl: setup.below(2) as u8,
-                    traffic_class: 0,
-                    hop_limit: 64,
-                    flow_label: 0,
-                    udp_src: None,
-                    vlan: None,
-                }),
-                path_mtu: Some(plan.mtu),
-                dest_qp: Some(peer),
-                rq_psn: Some(psns[1 - side]),
-                max_dest_rd_atomic: Some(depth[1 - side]),
-                min_rnr_timer: Some(1 + setup.below(6) as u8),
-                ..Default::default()
-            });
-            modify(QpAttributes {
-                state: Some(State::Rts),
-                sq_psn: Some(psns[side]),
-                timeout: Some(TIMEOUT),
-                retry_cnt: Some(plan.retry_cnt),
-                rnr_retry: Some(plan.rnr_retry),
-                max_rd_atomic: Some(depth[side]),
-                ..Default::default()
-            });
+            let address = AddressVector {
+                dgid: gid(1 - side),
+                dmac: mac(1 - side),
+                sl: setup.below(2) as u8,
+                traffic_class: 0,
+                hop_limit: 64,
+                flow_label: 0,
+                udp_src: None,
+                vlan: None,
+            };
+            let peer = Peer {
+                address,
+                path_mtu: plan.mtu,
+                qp: peer,
+                psn: psns[1 - side],
+            };
+            let reliability = Reliability {
+                timeout: TIMEOUT,
+                retry_cnt: plan.retry_cnt,
+                rnr_retry: plan.rnr_retry,
+                min_rnr_timer: 1 + setup.below(6) as u8,
+                max_rd_atomic: depth[side],
+                max_dest_rd_atomic: depth[1 - side],
+            };
+            modify(QpAttributes::to_init(all_rights()));
+            modify(QpAttributes::to_rtr(&peer, Some(&reliability)));
+            modify(QpAttributes::to_rts(psns[side], Some(&reliability)));
             let remote = ends[1 - side].mr.unwrap();
             ends[side].remote = Some(remote);
         }

@@ -3,14 +3,14 @@
 
 use proptest::prelude::*;
 use softroce_sim::card::{
-    Mtu, QpAttributes, QpInit, QpType, Remote, SendRequest, Sge, State, Status, Work,
+    Mtu, Peer, QpAttributes, QpInit, QpType, Reliability, Remote, SendRequest, Sge, Status, Work,
 };
 use softroce_sim::memory::Buffer;
 use softroce_sim::random::Stream;
 use softroce_sim::time::Time;
 use softroce_sim::wire::Psn;
 use softroce_tests::bench::all_rights;
-use softroce_tests::link::{Faults, Link, to};
+use softroce_tests::link::{Faults, Link};
 
 const WORDS: usize = 3;
 
@@ -87,30 +87,24 @@ fn run(seed: u64, n: usize, depth: u8, retry_cnt: u8, faults: Faults) {
     }
     for side in 0..2 {
         let (own, peer) = (handles[side].0.number(), handles[1 - side].0.number());
+        let peer = Peer {
+            address: Link::address(1 - side),
+            path_mtu: Mtu::M256,
+            qp: peer,
+            psn: Psn::new(0xff_fffa),
+        };
+        let reliability = Reliability {
+            timeout: 4,
+            retry_cnt,
+            min_rnr_timer: 1,
+            max_rd_atomic: depth,
+            max_dest_rd_atomic: depth,
+            ..Reliability::default()
+        };
         for a in [
-            QpAttributes {
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(all_rights()),
-                ..to(State::Init)
-            },
-            QpAttributes {
-                address: Some(Link::address(1 - side)),
-                path_mtu: Some(Mtu::M256),
-                dest_qp: Some(peer),
-                rq_psn: Some(Psn::new(0xff_fffa)),
-                max_dest_rd_atomic: Some(depth),
-                min_rnr_timer: Some(1),
-                ..to(State::Rtr)
-            },
-            QpAttributes {
-                sq_psn: Some(Psn::new(0xff_fffa)),
-                timeout: Some(4),
-                retry_cnt: Some(retry_cnt),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(depth),
-                ..to(State::Rts)
-            },
+            QpAttributes::to_init(all_rights()),
+            QpAttributes::to_rtr(&peer, Some(&reliability)),
+            QpAttributes::to_rts(Psn::new(0xff_fffa), Some(&reliability)),
         ] {
             link.cards[side].modify_qp(Time::ZERO, own, &a).unwrap();
         }

@@ -3,15 +3,15 @@
 
 use proptest::prelude::*;
 use softroce_sim::card::{
-    Card, Completion, CompletionQueue, Datagram, Mtu, QpAttributes, QpInit, QpType, QueuePair,
-    RecvRequest, Remote, SendRequest, Sge, State, Status, Work,
+    Card, Completion, CompletionQueue, Datagram, Mtu, Peer, QpAttributes, QpInit, QpType,
+    QueuePair, RecvRequest, Remote, SendRequest, Sge, State, Status, Work,
 };
 use softroce_sim::memory::{Buffer, MemoryRegion, Pd};
 use softroce_sim::random::Stream;
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Immediate, Psn};
 use softroce_tests::bench::{QKEY, all_rights, pattern};
-use softroce_tests::link::{Faults, Link, to};
+use softroce_tests::link::{Faults, Link};
 
 const MTU: usize = 256;
 const FIRST_PSN: u32 = 0xff_fff8;
@@ -118,28 +118,19 @@ fn uc(seed: u64, n: usize, faults: Faults) {
     ];
     for side in 0..2 {
         let number = ends[side].qp.number();
-        let peer = ends[1 - side].qp.number();
+        let peer = Peer {
+            address: Link::address(1 - side),
+            path_mtu: Mtu::M256,
+            qp: ends[1 - side].qp.number(),
+            psn: Psn::new(FIRST_PSN),
+        };
         let mut modify = |a: QpAttributes| {
             let card = &mut link.cards[side];
             card.modify_qp(Time::ZERO, number, &a).unwrap();
         };
-        modify(QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(all_rights()),
-            ..to(State::Init)
-        });
-        modify(QpAttributes {
-            address: Some(Link::address(1 - side)),
-            path_mtu: Some(Mtu::M256),
-            dest_qp: Some(peer),
-            rq_psn: Some(Psn::new(FIRST_PSN)),
-            ..to(State::Rtr)
-        });
-        modify(QpAttributes {
-            sq_psn: Some(Psn::new(FIRST_PSN)),
-            ..to(State::Rts)
-        });
+        modify(QpAttributes::to_init(all_rights()));
+        modify(QpAttributes::to_rtr(&peer, None));
+        modify(QpAttributes::to_rts(Psn::new(FIRST_PSN), None));
     }
     let [sender, receiver] = &mut ends;
     for i in 0..receives {
@@ -240,17 +231,9 @@ fn ud(seed: u64, n: usize, faults: Faults) {
     for (card, end) in link.cards.iter_mut().zip(&ends) {
         let number = end.qp.number();
         for a in [
-            QpAttributes {
-                pkey_index: Some(0),
-                port: Some(1),
-                qkey: Some(QKEY),
-                ..to(State::Init)
-            },
-            to(State::Rtr),
-            QpAttributes {
-                sq_psn: Some(Psn::new(FIRST_PSN)),
-                ..to(State::Rts)
-            },
+            QpAttributes::to_init_datagrams(QKEY),
+            QpAttributes::to(State::Rtr),
+            QpAttributes::to_rts(Psn::new(FIRST_PSN), None),
         ] {
             card.modify_qp(Time::ZERO, number, &a).unwrap();
         }

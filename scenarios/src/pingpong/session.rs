@@ -5,8 +5,8 @@ use super::exchange::{Address, Control};
 use super::report::CountersReport;
 use super::{Options, PingpongError};
 use softroce_sim::card::{
-    AddressVector, Card, Completion, CompletionQueue, QpAttributes, QpInit, QpType, QueuePair,
-    RecvRequest, Remote, SendRequest, Sge, State, Status, Work,
+    AddressVector, Card, Completion, CompletionQueue, Peer, QpAttributes, QpInit, QpType,
+    QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
 use softroce_sim::port::{self, UdpConfig, UdpPort};
@@ -151,41 +151,31 @@ impl Session {
         let now = self.port.now();
         let number = self.own.qpn;
         let mut modify = |attributes| self.card.modify_qp(now, number, &attributes);
-        modify(QpAttributes {
-            state: Some(State::Init),
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ),
-            ..Default::default()
-        })?;
-        modify(QpAttributes {
-            state: Some(State::Rtr),
-            address: Some(AddressVector {
-                dgid: peer.gid,
-                dmac: MacAddr::default(),
-                sl: options.sl,
-                traffic_class: 0,
-                hop_limit: 64,
-                flow_label: 0,
-                udp_src: None,
-                vlan: None,
-            }),
-            path_mtu: Some(options.mtu),
-            dest_qp: Some(peer.qpn),
-            rq_psn: Some(peer.psn),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            ..Default::default()
-        })?;
-        modify(QpAttributes {
-            state: Some(State::Rts),
-            sq_psn: Some(self.own.psn),
-            timeout: Some(options.timeout),
-            retry_cnt: Some(options.retry_cnt),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(1),
-            ..Default::default()
-        })?;
+        let address = AddressVector {
+            dgid: peer.gid,
+            dmac: MacAddr::default(),
+            sl: options.sl,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            udp_src: None,
+            vlan: None,
+        };
+        let other = Peer {
+            address,
+            path_mtu: options.mtu,
+            qp: peer.qpn,
+            psn: peer.psn,
+        };
+        let reliability = Reliability {
+            timeout: options.timeout,
+            retry_cnt: options.retry_cnt,
+            ..Reliability::default()
+        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        modify(QpAttributes::to_init(access))?;
+        modify(QpAttributes::to_rtr(&other, Some(&reliability)))?;
+        modify(QpAttributes::to_rts(self.own.psn, Some(&reliability)))?;
         self.peer = Some(*peer);
         self.post_receives()
     }

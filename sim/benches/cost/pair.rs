@@ -1,8 +1,8 @@
 //! Two cards wired back to back, without network and without time passing: what a packet costs a card.
 
 use softroce_sim::card::{
-    AddressVector, Card, CardConfig, CompletionQueue, Env, Mtu, PriorityMask, QpAttributes, QpInit,
-    QpType, QueuePair, RecvRequest, Remote, SendRequest, Sge, State, Work,
+    AddressVector, Card, CardConfig, CompletionQueue, Env, Mtu, Peer, PriorityMask, QpAttributes,
+    QpInit, QpType, QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Work,
 };
 use softroce_sim::fabric::{PayloadMode, PayloadPool};
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
@@ -63,42 +63,30 @@ impl Pair {
         let numbers = sides.each_ref().map(|s| s.qp.number());
         for (i, side) in sides.iter_mut().enumerate() {
             let peer = 1 - i;
+            let address = AddressVector {
+                dgid: gid(peer as u8),
+                dmac: MacAddr([2, 0, 0, 0, 0, peer as u8]),
+                sl: 3,
+                traffic_class: 0,
+                hop_limit: 64,
+                flow_label: 0,
+                udp_src: None,
+                vlan: None,
+            };
+            let peer = Peer {
+                address,
+                path_mtu: Mtu::M4096,
+                qp: numbers[peer],
+                psn: Psn::new(0),
+            };
+            let reliability = Reliability {
+                min_rnr_timer: 1,
+                ..Reliability::default()
+            };
             let steps = [
-                QpAttributes {
-                    state: Some(State::Init),
-                    pkey_index: Some(0),
-                    port: Some(1),
-                    access: Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
-                    ..Default::default()
-                },
-                QpAttributes {
-                    state: Some(State::Rtr),
-                    address: Some(AddressVector {
-                        dgid: gid(peer as u8),
-                        dmac: MacAddr([2, 0, 0, 0, 0, peer as u8]),
-                        sl: 3,
-                        traffic_class: 0,
-                        hop_limit: 64,
-                        flow_label: 0,
-                        udp_src: None,
-                        vlan: None,
-                    }),
-                    path_mtu: Some(Mtu::M4096),
-                    dest_qp: Some(numbers[peer]),
-                    rq_psn: Some(Psn::new(0)),
-                    max_dest_rd_atomic: Some(1),
-                    min_rnr_timer: Some(1),
-                    ..Default::default()
-                },
-                QpAttributes {
-                    state: Some(State::Rts),
-                    sq_psn: Some(Psn::new(0)),
-                    timeout: Some(14),
-                    retry_cnt: Some(7),
-                    rnr_retry: Some(7),
-                    max_rd_atomic: Some(1),
-                    ..Default::default()
-                },
+                QpAttributes::to_init(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
+                QpAttributes::to_rtr(&peer, Some(&reliability)),
+                QpAttributes::to_rts(Psn::new(0), Some(&reliability)),
             ];
             for step in steps {
                 side.card

@@ -45,7 +45,9 @@ pub use env::{Deed, Env, PriorityMask, Refusal};
 pub use profile::Profile;
 pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::State;
-pub use qp::attributes::{AddressVector, ModifyError, Mtu, QpAttributes, QpInit, QpType};
+pub use qp::attributes::{
+    AddressVector, ModifyError, Mtu, Peer, QpAttributes, QpInit, QpType, Reliability,
+};
 pub use recent::{Rare, Recent};
 pub use work::{
     AddressHandle, Completion, CompletionKind, CqId, Datagram, MAX_INLINE, MAX_MESSAGE_LEN,

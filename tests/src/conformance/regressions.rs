@@ -170,37 +170,12 @@ fn ready_mask_holds_for_datagrams_of_two_levels() {
         .unwrap();
     let mr = card.register(pd, Buffer::new(4096), all_rights()).unwrap();
     let now = Time::ZERO;
-    card.modify_qp(
-        now,
-        qp.number(),
-        &QpAttributes {
-            state: Some(State::Init),
-            pkey_index: Some(0),
-            port: Some(1),
-            qkey: Some(1),
-            ..Default::default()
-        },
-    )
-    .unwrap();
-    card.modify_qp(
-        now,
-        qp.number(),
-        &QpAttributes {
-            state: Some(State::Rtr),
-            ..Default::default()
-        },
-    )
-    .unwrap();
-    card.modify_qp(
-        now,
-        qp.number(),
-        &QpAttributes {
-            state: Some(State::Rts),
-            sq_psn: Some(Psn::new(0)),
-            ..Default::default()
-        },
-    )
-    .unwrap();
+    card.modify_qp(now, qp.number(), &QpAttributes::to_init_datagrams(1))
+        .unwrap();
+    card.modify_qp(now, qp.number(), &QpAttributes::to(State::Rtr))
+        .unwrap();
+    card.modify_qp(now, qp.number(), &QpAttributes::to_rts(Psn::new(0), None))
+        .unwrap();
     let mut ah = |sl| {
         card.create_ah(
             pd,

@@ -5,9 +5,9 @@ use super::case::{Case, Identity, Side};
 use super::program::SLOT;
 use crate::bench::Staging;
 use softroce_sim::card::{
-    AddressHandle, AddressVector, Card, CardConfig, Completion, CompletionQueue, Env, Mtu,
-    PriorityMask, Profile, QpAttributes, QpInit, QpType, QueuePair, RecvRequest, SendRequest, Sge,
-    State, Work,
+    AddressHandle, AddressVector, Card, CardConfig, Completion, CompletionQueue, Env, Mtu, Peer,
+    PriorityMask, Profile, QpAttributes, QpInit, QpType, QueuePair, RecvRequest, Reliability,
+    SendRequest, Sge, State, Work,
 };
 use softroce_sim::memory::{Access, Binding, Buffer, MemoryRegion, Pd, WindowType};
 use softroce_sim::time::Time;
@@ -272,38 +272,26 @@ impl<'a> Stand<'a> {
 fn steps(case: &Case, side: Side, vector: &AddressVector) -> [QpAttributes; 3] {
     let options = &case.options;
     let (own, peer) = (case.identity(side), case.identity(side.peer()));
-    let reliable = options.service == QpType::Rc;
-    let datagrams = options.service == QpType::Ud;
-    let init = QpAttributes {
-        state: Some(State::Init),
-        pkey_index: Some(0),
-        port: Some(1),
-        access: (!datagrams).then(all_rights),
-        qkey: datagrams.then_some(QKEY),
-        ..Default::default()
+    let peer = Peer {
+        address: *vector,
+        path_mtu: options.mtu,
+        qp: peer.qp,
+        psn: peer.psn,
     };
-    let mut rtr = QpAttributes {
-        state: Some(State::Rtr),
-        ..Default::default()
-    };
-    let mut rts = QpAttributes {
-        state: Some(State::Rts),
-        sq_psn: Some(own.psn),
-        ..Default::default()
-    };
-    if !datagrams {
-        rtr.address = Some(*vector);
-        rtr.path_mtu = Some(options.mtu);
-        rtr.dest_qp = Some(peer.qp);
-        rtr.rq_psn = Some(peer.psn);
+    let reliability = (options.service == QpType::Rc).then_some(Reliability {
+        timeout: options.timeout,
+        retry_cnt: options.retry_cnt,
+        rnr_retry: options.rnr_retry,
+        min_rnr_timer: options.min_rnr_timer,
+        max_rd_atomic: options.rd_atomic,
+        max_dest_rd_atomic: options.rd_atomic,
+    });
+    let reliability = reliability.as_ref();
+    let rts = QpAttributes::to_rts(own.psn, reliability);
+    if options.service == QpType::Ud {
+        let init = QpAttributes::to_init_datagrams(QKEY);
+        return [init, QpAttributes::to(State::Rtr), rts];
     }
-    if reliable {
-        rtr.max_dest_rd_atomic = Some(options.rd_atomic);
-        rtr.min_rnr_timer = Some(options.min_rnr_timer);
-        rts.timeout = Some(options.timeout);
-        rts.retry_cnt = Some(options.retry_cnt);
-        rts.rnr_retry = Some(options.rnr_retry);
-        rts.max_rd_atomic = Some(options.rd_atomic);
-    }
-    [init, rtr, rts]
+    let init = QpAttributes::to_init(all_rights());
+    [init, QpAttributes::to_rtr(&peer, reliability), rts]
 }

@@ -1,8 +1,8 @@
 //! Two ends of a connection, each a card on a port.
 
 use softroce_sim::card::{
-    AddressVector, Card, Completion, CompletionQueue, Mtu, QpAttributes, QpInit, QpType, QueuePair,
-    RecvRequest, Remote, SendRequest, Sge, State, Work,
+    AddressVector, Card, Completion, CompletionQueue, Mtu, Peer, QpAttributes, QpInit, QpType,
+    QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
 use softroce_sim::port::{UdpConfig, UdpPort, seed};
@@ -62,41 +62,32 @@ impl Channel {
             card.modify_qp(Time::ZERO, self.qp.number(), &attributes)
                 .unwrap();
         };
-        modify(QpAttributes {
-            state: Some(State::Init),
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(rights()),
-            ..Default::default()
-        });
-        modify(QpAttributes {
-            state: Some(State::Rtr),
-            address: Some(AddressVector {
-                dgid,
-                dmac: MacAddr::default(),
-                sl: 0,
-                traffic_class: 26 << 2,
-                hop_limit: 64,
-                flow_label: 0,
-                udp_src: None,
-                vlan: None,
-            }),
-            path_mtu: Some(mtu),
-            dest_qp: Some(dest_qp),
-            rq_psn: Some(rq_psn),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            ..Default::default()
-        });
-        modify(QpAttributes {
-            state: Some(State::Rts),
-            sq_psn: Some(self.psn),
-            timeout: Some(timeout),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(4),
-            ..Default::default()
-        });
+        let address = AddressVector {
+            dgid,
+            dmac: MacAddr::default(),
+            sl: 0,
+            traffic_class: 26 << 2,
+            hop_limit: 64,
+            flow_label: 0,
+            udp_src: None,
+            vlan: None,
+        };
+        let peer = Peer {
+            address,
+            path_mtu: mtu,
+            qp: dest_qp,
+            psn: rq_psn,
+        };
+        let reliability = Reliability {
+            timeout,
+            min_rnr_timer: 1,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+            ..Reliability::default()
+        };
+        modify(QpAttributes::to_init(rights()));
+        modify(QpAttributes::to_rtr(&peer, Some(&reliability)));
+        modify(QpAttributes::to_rts(self.psn, Some(&reliability)));
     }
 
     pub(crate) fn sge(&self, len: usize) -> Sge {

@@ -155,6 +155,51 @@ pub struct QpAttributes {
     pub qkey: Option<u32>,
 }
 
+/// The other end of a connection, as it told this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The way there.
+    pub address: AddressVector,
+    /// Path MTU, the same at both ends.
+    pub path_mtu: Mtu,
+    /// Its queue pair.
+    pub qp: QpNumber,
+    /// First PSN it sends.
+    pub psn: Psn,
+}
+
+/// What a reliable connection has beside: its retries, and its READs and atomics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reliability {
+    /// [`QpAttributes::timeout`].
+    pub timeout: u8,
+    /// [`QpAttributes::retry_cnt`].
+    pub retry_cnt: u8,
+    /// [`QpAttributes::rnr_retry`].
+    pub rnr_retry: u8,
+    /// [`QpAttributes::min_rnr_timer`].
+    pub min_rnr_timer: u8,
+    /// [`QpAttributes::max_rd_atomic`].
+    pub max_rd_atomic: u8,
+    /// [`QpAttributes::max_dest_rd_atomic`].
+    pub max_dest_rd_atomic: u8,
+}
+
+impl Default for Reliability {
+    /// What `ibv_rc_pingpong` has: timeout 14 (67 ms), 7 retries, RNR retries without end after
+    /// 0.64 ms, one READ or atomic at a time.
+    fn default() -> Reliability {
+        Reliability {
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+        }
+    }
+}
+
 /// An attribute's bit in the mask, by the name of its field.
 type Field = u32;
 
@@ -254,6 +299,59 @@ pub enum ModifyError {
 }
 
 impl QpAttributes {
+    /// The change to `state`, and nothing else: all that a queue pair for datagrams needs to receive.
+    pub fn to(state: State) -> QpAttributes {
+        QpAttributes {
+            state: Some(state),
+            ..QpAttributes::default()
+        }
+    }
+
+    /// From RESET to INIT, for a connection through which the peer may do what `access` says.
+    pub fn to_init(access: Access) -> QpAttributes {
+        QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access),
+            ..QpAttributes::to(State::Init)
+        }
+    }
+
+    /// From RESET to INIT, for datagrams that have this Q_Key.
+    pub fn to_init_datagrams(qkey: u32) -> QpAttributes {
+        QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            qkey: Some(qkey),
+            ..QpAttributes::to(State::Init)
+        }
+    }
+
+    /// From INIT to RTR, for a connection with `peer`; a reliable one has `reliability`.
+    pub fn to_rtr(peer: &Peer, reliability: Option<&Reliability>) -> QpAttributes {
+        QpAttributes {
+            address: Some(peer.address),
+            path_mtu: Some(peer.path_mtu),
+            dest_qp: Some(peer.qp),
+            rq_psn: Some(peer.psn),
+            max_dest_rd_atomic: reliability.map(|r| r.max_dest_rd_atomic),
+            min_rnr_timer: reliability.map(|r| r.min_rnr_timer),
+            ..QpAttributes::to(State::Rtr)
+        }
+    }
+
+    /// From RTR to RTS, with the first PSN that is sent; a reliable connection has `reliability`.
+    pub fn to_rts(psn: Psn, reliability: Option<&Reliability>) -> QpAttributes {
+        QpAttributes {
+            sq_psn: Some(psn),
+            timeout: reliability.map(|r| r.timeout),
+            retry_cnt: reliability.map(|r| r.retry_cnt),
+            rnr_retry: reliability.map(|r| r.rnr_retry),
+            max_rd_atomic: reliability.map(|r| r.max_rd_atomic),
+            ..QpAttributes::to(State::Rts)
+        }
+    }
+
     fn mask(&self) -> Field {
         let bit = |on: bool, field| if on { field } else { 0 };
         bit(self.cur_state.is_some(), CUR_STATE)
@@ -419,175 +517,4 @@ fn transition(qp_type: QpType, from: State, to: State) -> Option<(Field, Field)>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use State::{Error, Init, Reset, Rtr, Rts, Sqd};
-
-    fn to(state: State) -> QpAttributes {
-        QpAttributes {
-            state: Some(state),
-            ..Default::default()
-        }
-    }
-
-    fn init() -> QpAttributes {
-        QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::LOCAL_WRITE),
-            ..to(Init)
-        }
-    }
-
-    #[test]
-    fn the_state_diagram() {
-        let allowed = [
-            (Reset, Init),
-            (Init, Init),
-            (Init, Rtr),
-            (Rtr, Rts),
-            (Rts, Rts),
-            (Rts, Sqd),
-            (Sqd, Rts),
-            (Sqd, Sqd),
-        ];
-        for qp_type in [QpType::Rc, QpType::Uc, QpType::Ud] {
-            for from in State::ALL {
-                for target in State::ALL {
-                    let recovers = qp_type != QpType::Rc && (from, target) == (State::Sqe, Rts);
-                    let expected = matches!(target, Reset | Error)
-                        || allowed.contains(&(from, target))
-                        || recovers;
-                    let is = transition(qp_type, from, target).is_some();
-                    assert_eq!(is, expected, "{qp_type:?}: {from} to {target}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn datagrams_need_a_qkey_and_no_path() {
-        let init = QpAttributes {
-            access: None,
-            qkey: Some(7),
-            ..init()
-        };
-        assert_eq!(init.check(QpType::Ud, Reset), Ok(Init));
-        assert_eq!(to(Rtr).check(QpType::Ud, Init), Ok(Rtr));
-        assert_eq!(
-            init.check(QpType::Uc, Reset),
-            Err(ModifyError::Missing {
-                attribute: "access",
-                from: Reset,
-                to: Init
-            })
-        );
-    }
-
-    #[test]
-    fn each_required_attribute_is_asked_for_by_name() {
-        assert_eq!(init().check(QpType::Rc, Reset), Ok(Init));
-        assert_eq!(
-            QpAttributes {
-                port: None,
-                ..init()
-            }
-            .check(QpType::Rc, Reset),
-            Err(ModifyError::Missing {
-                attribute: "port",
-                from: Reset,
-                to: Init
-            })
-        );
-        assert_eq!(
-            QpAttributes {
-                rq_psn: Some(Psn::new(1)),
-                ..init()
-            }
-            .check(QpType::Rc, Reset),
-            Err(ModifyError::NotAllowed {
-                attribute: "rq_psn",
-                from: Reset,
-                to: Init
-            })
-        );
-        assert_eq!(
-            to(Rts).check(QpType::Rc, Init),
-            Err(ModifyError::NoTransition {
-                from: Init,
-                to: Rts
-            })
-        );
-        assert_eq!(
-            QpAttributes {
-                cur_state: Some(Rtr),
-                ..init()
-            }
-            .check(QpType::Rc, Reset),
-            Err(ModifyError::WrongCurrentState {
-                given: Rtr,
-                actual: Reset
-            })
-        );
-    }
-
-    #[test]
-    fn values_are_held_against_their_limits() {
-        let rts = QpAttributes {
-            timeout: Some(14),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            sq_psn: Some(Psn::new(0)),
-            max_rd_atomic: Some(1),
-            ..to(Rts)
-        };
-        assert_eq!(rts.check(QpType::Rc, Rtr), Ok(Rts));
-        for (attribute, limit, attr) in [
-            (
-                "timeout",
-                31,
-                QpAttributes {
-                    timeout: Some(32),
-                    ..rts
-                },
-            ),
-            (
-                "retry_cnt",
-                7,
-                QpAttributes {
-                    retry_cnt: Some(8),
-                    ..rts
-                },
-            ),
-            (
-                "rnr_retry",
-                7,
-                QpAttributes {
-                    rnr_retry: Some(8),
-                    ..rts
-                },
-            ),
-        ] {
-            assert_eq!(
-                attr.check(QpType::Rc, Rtr),
-                Err(ModifyError::OutOfRange {
-                    attribute,
-                    value: limit + 1,
-                    limit
-                })
-            );
-        }
-        assert_eq!(
-            QpAttributes {
-                port: Some(2),
-                ..init()
-            }
-            .check(QpType::Rc, Reset),
-            Err(ModifyError::OutOfRange {
-                attribute: "port",
-                value: 2,
-                limit: 1
-            })
-        );
-    }
-}
+mod tests;

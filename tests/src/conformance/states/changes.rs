@@ -183,10 +183,7 @@ fn each_change_needs_its_attributes_and_takes_no_others() {
             ..
         })
     ));
-    let got = b.modify(QpAttributes {
-        state: Some(State::Init),
-        ..Default::default()
-    });
+    let got = b.modify(QpAttributes::to(State::Init));
     assert_eq!(
         got,
         Err(ModifyError::NoTransition {
