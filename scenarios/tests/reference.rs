@@ -48,6 +48,10 @@ fn hosts() -> &'static [&'static str] {
          [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"send\"\nsize = 1\n",
         "[topology]\nkind = \"fat-tree\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
          operation = \"send\"\nsize = 1\n",
+        "[topology]\nkind = \"dumbbell\"\n[[traffic]]\nfrom = \"l0\"\nto = \"r1\"\n\
+         operation = \"send\"\nsize = 1\n",
+        "[topology]\nkind = \"leaf-spine\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+         operation = \"send\"\nsize = 1\n",
     ]
 }
 

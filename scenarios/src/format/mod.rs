@@ -14,7 +14,7 @@
 //! | [`schema`] | every key with kind, limits, default and meaning: the reference is printed from it |
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
-//! | [`topology`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | [`shape`], [`topology`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
 
 pub mod card;
 mod choices;
@@ -27,6 +27,7 @@ mod points;
 mod reader;
 pub mod scenario;
 pub mod schema;
+pub mod shape;
 pub mod source;
 pub mod sweep;
 pub mod topology;

@@ -8,6 +8,7 @@ use super::expect::{self, Expectation};
 use super::fault::{self, Capture, Fault};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
+use super::shape;
 use super::sweep;
 use super::topology::{self, Network};
 use super::traffic::{self, Traffic};
@@ -73,7 +74,7 @@ pub(super) static ROOT: Section = Section {
             "Whether packets carry bytes, which are checked where they arrive, or a length alone. With \
              `data` the loads may register 1 GiB of memory, both ends together.",
         ),
-        Key::required("topology", Kind::Table(&topology::TOPOLOGY), "The network."),
+        Key::required("topology", Kind::Table(&shape::TOPOLOGY), "The network."),
         Key::optional(
             "link",
             Kind::Table(&topology::LINK),

@@ -1,99 +1,15 @@
-//! `[topology]`, `[link]` and `[switch]`: hosts, switches and the links between them.
+//! The network: what `[link]` and `[switch]` make of the nodes and links that `[topology]` names.
 
-use super::choices::choices;
 use super::diagnostic::{Sink, hint};
-use super::document::{Node, Table, Value};
-use super::reader::{Field, Reader};
+use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
+use super::shape::{self, Plan, Shape};
 use crate::units::{Probability, Rate, Size, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
-choices! {
-    /// The shape of a network.
-    pub enum Shape {
-        /// Two hosts, `h0` and `h1`, and one link, `h0-h1`.
-        BackToBack = "back-to-back",
-        /// Hosts around one switch, `s0`.
-        Star = "star",
-        /// A k-ary fat tree: k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 core switches.
-        FatTree = "fat-tree",
-        /// What the file lists.
-        Explicit = "explicit",
-    }
-}
-
-pub(super) static TOPOLOGY: Section = Section {
-    title: "[topology]",
-    about: "Hosts, switches and which is linked to which. A link is called after its two ends, \
-            `h0-s0`, and so is each direction of it, `h0->s0`.",
-    named: None,
-    keys: &[
-        Key::required(
-            "kind",
-            Kind::Choice(Shape::NAMES),
-            "`back-to-back`: two hosts, one link. `star`: hosts around the switch `s0`. `fat-tree`: \
-             k^3/4 hosts `h0`..., switches `edge0`..., `agg0`..., `core0`.... \
-             `explicit`: what the file lists.",
-        ),
-        Key::optional(
-            "hosts",
-            Kind::CountOrNames(2, 1024),
-            "2 in `back-to-back` and `star`, otherwise required",
-            "How many hosts, called `h0`, `h1`, ..., or what they are called.",
-        )
-        .only("kind", &["back-to-back", "star", "explicit"]),
-        Key::optional(
-            "switches",
-            Kind::CountOrNames(0, 1024),
-            "none",
-            "How many switches, called `s0`, `s1`, ..., or what they are called.",
-        )
-        .only("kind", &["explicit"]),
-        Key::with(
-            "k",
-            Kind::Count(2, 32),
-            "4",
-            "Ports of each switch of the fat tree, an even number.",
-        )
-        .only("kind", &["fat-tree"]),
-        Key::optional(
-            "link",
-            Kind::Tables(&TOPOLOGY_LINK),
-            "none",
-            "The links, one table each.",
-        )
-        .only("kind", &["explicit"]),
-    ],
-};
-
-static TOPOLOGY_LINK: Section = Section {
-    title: "[[topology.link]]",
-    about: "A link of an explicit topology, with what it has different from `[link]`.",
-    named: None,
-    keys: &[
-        Key::required("a", Kind::Name, "Host or switch at one end."),
-        Key::required("b", Kind::Name, "Host or switch at the other end."),
-        Key::optional(
-            "name",
-            Kind::Name,
-            "`a-b`",
-            "What the link is called; two links between the same ends need names.",
-        ),
-        Key::optional("rate", RATE, "as in `[link]`", "Rate in each direction."),
-        Key::optional("delay", DELAY, "as in `[link]`", "Propagation delay."),
-        Key::optional("mtu", MTU, "as in `[link]`", "Largest IP packet."),
-        Key::optional(
-            "loss",
-            Kind::Probability,
-            "as in `[link]`",
-            "Share of packets lost in each direction.",
-        ),
-    ],
-};
-
-const RATE: Kind = Kind::Rate(1_000_000, 10_000_000_000_000);
-const DELAY: Kind = Kind::Span(0, 10_000_000_000_000);
-const MTU: Kind = Kind::Size(576, 65_535);
+pub(super) const RATE: Kind = Kind::Rate(1_000_000, 10_000_000_000_000);
+pub(super) const DELAY: Kind = Kind::Span(0, 10_000_000_000_000);
+pub(super) const MTU: Kind = Kind::Size(576, 65_535);
 
 pub(super) static LINK: Section = Section {
     title: "[link]",
@@ -274,214 +190,17 @@ impl Network {
     }
 }
 
-/// A count, or names.
-enum Members {
-    Count(u64),
-    Names(Vec<String>),
-}
-
-impl Field for Members {
-    fn placeholder() -> Members {
-        Members::Count(0)
-    }
-    fn read(node: &Node, kind: &Kind) -> Result<Members, String> {
-        let Kind::CountOrNames(min, max) = *kind else {
-            return Err("has no such kind".into());
-        };
-        match &node.value {
-            Value::Array(list) if list.is_empty() && min == 0 => Ok(Members::Names(Vec::new())),
-            Value::Array(list) => {
-                if !(min..=max).contains(&(list.len() as u64)) {
-                    return Err(format!("must be {kind}"));
-                }
-                let names = Vec::<String>::read(node, kind)?;
-                let mut seen = BTreeSet::new();
-                match names.iter().find(|n| !seen.insert(n.as_str())) {
-                    Some(twice) => Err(format!("has \"{twice}\" twice")),
-                    None => Ok(Members::Names(names)),
-                }
-            }
-            _ => u64::read(node, kind).map(Members::Count),
-        }
-    }
-}
-
-impl Members {
-    fn names(self, prefix: &str) -> Vec<String> {
-        match self {
-            Members::Count(n) => (0..n).map(|i| format!("{prefix}{i}")).collect(),
-            Members::Names(names) => names,
-        }
-    }
-}
-
-/// A link before its attributes are known.
-struct Plan<'a> {
-    name: Option<String>,
-    a: End,
-    b: End,
-    own: Option<&'a Table>,
-}
-
 /// Reads the three sections from the top of the file.
 pub(super) fn read(root: &Reader<'_>, sink: &Sink) -> Network {
-    let (table, origin) = root.table("topology");
-    let topology = Reader::new(&TOPOLOGY, table, origin, "[topology]", sink);
-    let shape = if root.has("topology") {
-        topology.get("kind")
-    } else {
-        sink.say(
-            origin,
-            "there is no [topology], which says what the network is",
-        );
-        Shape::BackToBack
-    };
-    let mut hosts = topology
-        .opt::<Members>("hosts")
-        .unwrap_or(Members::Count(2))
-        .names("h");
-    let mut switches = Vec::new();
-    let mut plans = Vec::new();
-    let link = |a, b| Plan {
-        name: None,
-        a,
-        b,
-        own: None,
-    };
-    match shape {
-        Shape::BackToBack => {
-            if hosts.len() != 2 {
-                topology.say("hosts", "must be 2: there is one link and it has two ends");
-                hosts = Members::Count(2).names("h");
-            }
-            plans.push(link(End::Host(0), End::Host(1)));
-        }
-        Shape::Star => {
-            switches.push("s0".to_string());
-            plans.extend((0..hosts.len()).map(|h| link(End::Host(h), End::Switch(0))));
-        }
-        Shape::FatTree => {
-            let mut k: usize = topology.get::<u32>("k") as usize;
-            if !k.is_multiple_of(2) {
-                topology.say("k", "must be even: half of the ports go up");
-                k = 2;
-            }
-            (hosts, switches, plans) = fat_tree(k.max(2));
-        }
-        Shape::Explicit => {
-            if !topology.has("hosts") && topology.has("kind") {
-                sink.say(
-                    origin,
-                    "[topology] has no \"hosts\", which kind = \"explicit\" needs: \
-                     a number, or a list of names",
-                );
-            }
-            switches = topology
-                .opt::<Members>("switches")
-                .unwrap_or(Members::Count(0))
-                .names("s");
-            if let Some(both) = switches.iter().find(|s| hosts.contains(s)) {
-                topology.say("switches", format!("has \"{both}\", which is a host"));
-            }
-            plans = explicit(&topology, &hosts, &switches);
-        }
-    }
-    let switches = read_switches(root, switches, sink);
+    let nodes = shape::read(root, sink);
     let mut network = Network {
-        shape,
-        hosts,
-        switches,
+        shape: nodes.shape,
+        hosts: nodes.hosts,
+        switches: read_switches(root, nodes.switches, sink),
         links: Vec::new(),
     };
-    read_links(root, &mut network, plans, sink);
+    read_links(root, &mut network, nodes.links, sink);
     network
-}
-
-fn fat_tree(k: usize) -> (Vec<String>, Vec<String>, Vec<Plan<'static>>) {
-    let half = k / 2;
-    let (edges, cores) = (k * half, half * half);
-    let hosts = Members::Count((edges * half) as u64).names("h");
-    let mut switches = Vec::new();
-    for (prefix, n) in [("edge", edges), ("agg", edges), ("core", cores)] {
-        switches.extend(Members::Count(n as u64).names(prefix));
-    }
-    let link = |a, b| Plan {
-        name: None,
-        a,
-        b,
-        own: None,
-    };
-    let mut plans = Vec::new();
-    for edge in 0..edges {
-        let pod = edge / half;
-        for i in 0..half {
-            plans.push(link(End::Host(edge * half + i), End::Switch(edge)));
-        }
-        for i in 0..half {
-            plans.push(link(End::Switch(edge), End::Switch(edges + pod * half + i)));
-        }
-    }
-    for aggregation in 0..edges {
-        for i in 0..half {
-            let core = aggregation % half * half + i;
-            plans.push(link(
-                End::Switch(edges + aggregation),
-                End::Switch(2 * edges + core),
-            ));
-        }
-    }
-    (hosts, switches, plans)
-}
-
-fn explicit<'a>(topology: &Reader<'a>, hosts: &[String], switches: &[String]) -> Vec<Plan<'a>> {
-    let mut used = BTreeSet::new();
-    let mut plans = Vec::new();
-    for (n, (table, origin)) in topology.tables("link").into_iter().enumerate() {
-        let label = format!("[[topology.link]] {n}");
-        let reader = Reader::new(&TOPOLOGY_LINK, table, origin, label, topology.sink);
-        let mut end = |key: &'static str| {
-            let name: String = reader.get(key);
-            if !reader.has(key) || name.is_empty() {
-                return None;
-            }
-            let found = match hosts.iter().position(|h| *h == name) {
-                Some(n) => Some(End::Host(n)),
-                None => switches.iter().position(|s| *s == name).map(End::Switch),
-            };
-            match found {
-                None => {
-                    let known = hosts.iter().chain(switches).map(String::as_str);
-                    let hint = hint(&name, known);
-                    reader.say(key, format!("is neither a host nor a switch{hint}"));
-                }
-                Some(End::Host(h)) if !used.insert(h) => {
-                    reader.say(key, "has a link already; a host has one port");
-                }
-                _ => {}
-            }
-            found
-        };
-        let (a, b) = (end("a"), end("b"));
-        if let (Some(a), Some(b)) = (a, b) {
-            if a == b {
-                reader.say("b", "is the other end too; a link needs two ends");
-                continue;
-            }
-            plans.push(Plan {
-                name: reader.opt("name"),
-                a,
-                b,
-                own: Some(table),
-            });
-        }
-    }
-    if let Some(lonely) = (0..hosts.len()).find(|h| !used.contains(h)) {
-        topology.sink.say(
-            topology.origin("link"),
-            format!("host \"{}\" of [topology] has no link", hosts[lonely]),
-        );
-    }
-    plans
 }
 
 fn read_switches(root: &Reader<'_>, names: Vec<String>, sink: &Sink) -> Vec<Switch> {
@@ -524,9 +243,12 @@ fn read_links(root: &Reader<'_>, network: &mut Network, plans: Vec<Plan<'_>>, si
     for plan in plans {
         let (a, b) = (network.end(plan.a), network.end(plan.b));
         let name = plan.name.unwrap_or_else(|| format!("{a}-{b}"));
-        let link = attributes(&base, name, plan.a, plan.b);
+        let mut link = attributes(&base, name, plan.a, plan.b);
+        let trunk = plan.trunk;
+        link.rate = trunk.rate.unwrap_or(link.rate);
+        link.delay = trunk.delay.unwrap_or(link.delay);
         network.links.push(link);
-        own.push(plan.own);
+        own.push((plan.own, trunk));
     }
     let mut taken = BTreeSet::new();
     for link in &network.links {
@@ -569,15 +291,24 @@ fn read_links(root: &Reader<'_>, network: &mut Network, plans: Vec<Plan<'_>>, si
     }
     for (n, link) in network.links.iter_mut().enumerate() {
         let named = whole.remove(&n);
-        if named.is_none() && own[n].is_none() {
+        let (own, trunk) = own[n];
+        if named.is_none() && own.is_none() {
             continue;
         }
         let mut reader = named.unwrap_or_else(|| Reader::unchecked(&LINK, origin, "[link]", sink));
-        if let Some(own) = own[n] {
+        if let Some(own) = own {
             reader = reader.inherit(own, format!("[[topology.link]] {n}"));
         }
+        let given = ["rate", "delay"].map(|key| reader.has(key));
         let reader = reader.inherit(table, "[link]");
         *link = attributes(&reader, link.name.clone(), link.a, link.b);
+        // What the link says itself goes before what [topology] says of all trunks, and that before [link].
+        if let (Some(rate), false) = (trunk.rate, given[0]) {
+            link.rate = rate;
+        }
+        if let (Some(delay), false) = (trunk.delay, given[1]) {
+            link.delay = delay;
+        }
     }
     for (id, reader) in single {
         if let Some(loss) = reader.opt("loss") {

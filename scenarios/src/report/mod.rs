@@ -92,7 +92,7 @@ pub enum Ended {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NetworkSummary {
     /// Its shape.
-    pub shape: crate::format::topology::Shape,
+    pub shape: crate::format::shape::Shape,
     /// How many hosts.
     pub hosts: usize,
     /// How many switches.

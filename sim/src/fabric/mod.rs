@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`topology`] | named hosts, switches and links; fat tree, star, back to back |
+//! | [`topology`] | named hosts, switches and links; fat tree, star, dumbbell, ring, ... |
 //! | [`network`] | a network in virtual time: building, running, looking |
 //! | `motion` | what happens at each event: the path of a packet |
 //! | `medium` | what all channels and hosts share: clock, events, packets |

@@ -1,11 +1,21 @@
 //! What a network is made of: named hosts, switches and links.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | nodes and links, one by one |
+//! | `shapes` | networks that have names: fat tree, dumbbell, leaf and spine, ... |
+//! | `error` | why a network cannot be built |
+
+mod error;
+mod shapes;
+
+pub use error::TopologyError;
 
 use super::link::{ChannelId, Direction, End, LinkSpec};
 use super::switch::SwitchSpec;
 use crate::wire::{Gid, MacAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use thiserror::Error;
 
 /// The hosts, switches and links of a network, each with a name.
 #[derive(Clone, Debug, Default)]
@@ -87,55 +97,6 @@ pub enum AddressFamily {
     Ipv6,
 }
 
-/// Why a network cannot be built.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum TopologyError {
-    /// No node has that name.
-    #[error("no node is called `{0}`")]
-    UnknownNode(String),
-    /// No link has that name.
-    #[error("no link is called `{0}`")]
-    UnknownLink(String),
-    /// Two nodes with one name.
-    #[error("two nodes are called `{0}`")]
-    DuplicateName(String),
-    /// A node without a name.
-    #[error("a node has an empty name")]
-    EmptyName,
-    /// A host has one port.
-    #[error("host `{host}` has one port, and link `{first}` is on it: it cannot take `{second}`")]
-    SecondLink {
-        /// The host.
-        host: String,
-        /// The link it has.
-        first: String,
-        /// The one it was to get.
-        second: String,
-    },
-    /// A link from a node to itself.
-    #[error("a link joins `{0}` to itself")]
-    Loop(String),
-    /// A host without a link.
-    #[error("host `{0}` has no link")]
-    NoLink(String),
-    /// Two hosts with one address.
-    #[error("hosts `{first}` and `{second}` both have address {address}")]
-    DuplicateAddress {
-        /// The address.
-        address: IpAddr,
-        /// The host that had it.
-        first: String,
-        /// The host that was to get it.
-        second: String,
-    },
-    /// A fat tree's k is even and at least 2.
-    #[error("a fat tree of k = {0}: k must be even, from 2 to 128")]
-    Arity(usize),
-    /// More hosts than there are addresses for.
-    #[error("{0} hosts: at most {max}", max = Topology::MAX_HOSTS)]
-    TooManyHosts(usize),
-}
-
 impl Topology {
     /// The most hosts a network may have.
     pub const MAX_HOSTS: usize = 1 << 20;
@@ -143,82 +104,6 @@ impl Topology {
     /// No nodes yet.
     pub fn new() -> Topology {
         Topology::default()
-    }
-
-    /// Hosts `h0` and `h1` with a link between them.
-    pub fn back_to_back(link: LinkSpec) -> Topology {
-        let mut t = Topology::new();
-        let built = t
-            .add_host("h0")
-            .and_then(|_| t.add_host("h1"))
-            .and_then(|_| t.connect("h0", "h1", link));
-        debug_assert!(built.is_ok());
-        t
-    }
-
-    /// Hosts `h0`, `h1`, ... around one switch `s0`.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::TooManyHosts`].
-    pub fn star(
-        hosts: usize,
-        link: LinkSpec,
-        switch: SwitchSpec,
-    ) -> Result<Topology, TopologyError> {
-        let mut t = Topology::new();
-        t.add_switch("s0", switch)?;
-        for h in 0..hosts {
-            let host = format!("h{h}");
-            t.add_host(&host)?;
-            t.connect(&host, "s0", link)?;
-        }
-        Ok(t)
-    }
-
-    /// The fat tree of k-port switches (Al-Fares 2008): k pods of k/2 edge and k/2 aggregation
-    /// switches, (k/2)^2 core switches, k^3/4 hosts `h0`, `h1`, ... Switches are `edge0`, ..., `agg0`,
-    /// ..., `core0`, ..., pod by pod.
-    ///
-    /// # Errors
-    ///
-    /// [`TopologyError::Arity`] if `k` is odd or out of range.
-    pub fn fat_tree(
-        k: usize,
-        link: LinkSpec,
-        switch: SwitchSpec,
-    ) -> Result<Topology, TopologyError> {
-        if k < 2 || !k.is_multiple_of(2) || k > 128 {
-            return Err(TopologyError::Arity(k));
-        }
-        let half = k / 2;
-        let mut t = Topology::new();
-        for core in 0..half * half {
-            t.add_switch(&format!("core{core}"), switch)?;
-        }
-        for n in 0..k * half {
-            t.add_switch(&format!("edge{n}"), switch)?;
-            t.add_switch(&format!("agg{n}"), switch)?;
-        }
-        for h in 0..k * half * half {
-            t.add_host(&format!("h{h}"))?;
-        }
-        for n in 0..k * half {
-            let (edge, first) = (format!("edge{n}"), n - n % half);
-            for i in 0..half {
-                t.connect(&format!("h{}", n * half + i), &edge, link)?;
-            }
-            for i in 0..half {
-                t.connect(&edge, &format!("agg{}", first + i), link)?;
-            }
-        }
-        for n in 0..k * half {
-            for i in 0..half {
-                let core = n % half * half + i;
-                t.connect(&format!("agg{n}"), &format!("core{core}"), link)?;
-            }
-        }
-        Ok(t)
     }
 
     /// Adds a host with the address of its position; see [`AddressFamily`].
@@ -471,27 +356,6 @@ mod tests {
 
     fn link() -> LinkSpec {
         LinkSpec::new(Rate::from_gbps(100), Span::from_us(1))
-    }
-
-    #[test]
-    fn a_fat_tree_has_the_nodes_of_its_k() {
-        for k in [2, 4, 8] {
-            let t = Topology::fat_tree(k, link(), SwitchSpec::default()).unwrap();
-            assert_eq!(t.hosts().len(), k * k * k / 4);
-            assert_eq!(t.switches().len(), k * k + k * k / 4);
-            assert_eq!(t.links().len(), 3 * k * k * k / 4);
-            for s in t.switches() {
-                let ports = (0..t.links().len())
-                    .map(|l| t.channel_ends(ChannelId::new(l, Direction::Forward)))
-                    .filter(|&(a, b)| a == s.name || b == s.name);
-                assert_eq!(ports.count(), k, "{}", s.name);
-            }
-        }
-        let odd = Topology::fat_tree(3, link(), SwitchSpec::default());
-        assert_eq!(
-            odd.unwrap_err().to_string(),
-            "a fat tree of k = 3: k must be even, from 2 to 128"
-        );
     }
 
     #[test]
