@@ -17,11 +17,13 @@
 //! | [`counters`] | what happened on each channel |
 //! | [`capture`] | a tap on channels: pcapng |
 //! | [`bare`] | a host without a card: the limit that a card is measured against |
-//! | [`loads`] | who sends how much to whom |
+//! | [`loads`] | who sends how much to whom, and when |
+//! | [`collective`] | what hosts do together: ring all-reduce, parameter server |
 //! | [`machine`] | a host with a card and flows on it |
 
 pub mod bare;
 pub mod capture;
+pub mod collective;
 pub mod counters;
 pub mod events;
 pub mod faults;

@@ -206,6 +206,7 @@ pub fn connect_ends<O: Observer>(
         received: StatusCounts::default(),
         received_bytes: 0,
         wrong_immediate: 0,
+        part: None,
     });
     if spec.takes_receives() {
         receiver
@@ -238,6 +239,8 @@ pub fn connect_ends<O: Observer>(
         sges: split(&own.region, spec),
         outstanding: VecDeque::with_capacity(spec.depth as usize),
         failed: false,
+        granted: u64::MAX,
+        part: None,
         stats: FlowStats::default(),
         spec: spec.clone(),
     });

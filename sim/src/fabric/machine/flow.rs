@@ -1,5 +1,6 @@
 //! A load on a queue pair: what it asks for, over and over, and what became of it.
 
+use super::member::Part;
 use crate::card::{Completion, Mtu, QueuePair, Remote, SendRequest, Sge, Status, Work};
 use crate::memory::{Buffer, MemoryRegion};
 use crate::time::{Span, Time};
@@ -173,6 +174,10 @@ pub struct Flow {
     /// When each message without completion was posted, oldest first.
     pub(super) outstanding: VecDeque<Time>,
     pub(super) failed: bool,
+    /// Messages it may post; a member of a collective waits for leave.
+    pub(super) granted: u64,
+    /// The member it waits for.
+    pub(super) part: Option<Part>,
     pub(super) stats: FlowStats,
 }
 
@@ -188,7 +193,7 @@ impl Flow {
         let mut any = false;
         while !self.failed
             && self.outstanding.len() < self.spec.depth as usize
-            && self.stats.posted < self.spec.count
+            && self.stats.posted < self.spec.count.min(self.granted)
             && now < self.spec.stop
         {
             let n = self.stats.posted;

@@ -10,19 +10,24 @@
 //! | `flow` | what a flow asks for, over and over, and what became of it |
 //! | `receiver` | the other end: receives, and what came into them |
 //! | `connect` | setting a flow up between two hosts |
+//! | `member` | a part in a collective, which flows wait for leave from |
 
 mod connect;
 mod flow;
+mod member;
 mod receiver;
 
 pub use connect::{FlowError, FlowId, connect, connect_ends, data_intact, stats};
 pub use flow::{Flow, FlowOperation, FlowSpec, FlowStats, MAX_SAMPLES, StatusCounts};
+pub use member::enlist;
 
+use super::collective::{Event, Orders};
 use super::host::Host;
-use crate::card::{Card, Completion, CompletionQueue, CreateError, Env, PriorityMask};
+use crate::card::{Card, Completion, CompletionQueue, CreateError, Env, PriorityMask, Status};
 use crate::memory::Pd;
 use crate::time::Time;
 use crate::wire::{Packet, QpNumber, Route};
+use member::Seat;
 use receiver::Receiver;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,6 +42,7 @@ enum Role {
 enum Start {
     Receiver(usize),
     Flow(usize),
+    Member(usize),
 }
 
 /// A host with a card and flows.
@@ -47,6 +53,10 @@ pub struct Machine {
     cq: CompletionQueue,
     flows: Vec<Flow>,
     receivers: Vec<Receiver>,
+    /// Its parts in collectives.
+    seats: Vec<Seat>,
+    /// What a member asks for; empty between two events.
+    orders: Orders,
     /// By queue pair number, from the card's first one on.
     roles: Vec<Role>,
     first_qp: u32,
@@ -65,6 +75,8 @@ impl Machine {
             cq,
             flows: Vec::new(),
             receivers: Vec::new(),
+            seats: Vec::new(),
+            orders: Orders::default(),
             roles: Vec::new(),
             first_qp: 0,
             starts: BinaryHeap::new(),
@@ -110,8 +122,20 @@ impl Machine {
                 if flow.post(now) {
                     self.card.doorbell(now, c.qp);
                 }
+                if let Some(part) = self.flows[i].part
+                    && c.status == Status::Success
+                {
+                    self.tell(now, part.seat, Event::Sent(part.way));
+                }
             }
-            Some(&Role::Receiver(i)) => self.receivers[i].completed(&c),
+            Some(&Role::Receiver(i)) => {
+                self.receivers[i].completed(&c);
+                if let Some(part) = self.receivers[i].part
+                    && c.status == Status::Success
+                {
+                    self.tell(now, part.seat, Event::Received(part.way));
+                }
+            }
             None => {}
         }
     }
@@ -138,6 +162,7 @@ impl Machine {
                     }
                 }
                 Start::Receiver(i) => self.receivers[i].fill(),
+                Start::Member(i) => self.tell(now, i, Event::Wake),
             }
         }
         any

@@ -1,6 +1,7 @@
 //! The other end of a flow: memory, and the receives posted there.
 
 use super::flow::{FlowSpec, StatusCounts};
+use super::member::Part;
 use crate::card::{Completion, CompletionKind, QueuePair, RecvRequest, Sge, Status};
 use crate::memory::{Buffer, MemoryRegion};
 
@@ -15,6 +16,8 @@ pub(super) struct Receiver {
     pub(super) received: StatusCounts,
     pub(super) received_bytes: u64,
     pub(super) wrong_immediate: u64,
+    /// The member that is told of what arrives.
+    pub(super) part: Option<Part>,
 }
 
 impl Receiver {
