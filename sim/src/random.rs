@@ -44,6 +44,14 @@ impl Stream {
         let bits = self.bits();
         p.0 == u64::MAX || bits < p.0
     }
+
+    /// True with probability `p` times `num` / `den`, where `num` is at most `den`. Draws always.
+    #[inline]
+    pub fn chance_of(&mut self, p: Probability, num: u64, den: u64) -> bool {
+        let threshold = u128::from(p.0) + u128::from(p.0 == u64::MAX);
+        // Both products are below 2^128, but for p = 1 and the greatest `num`.
+        u128::from(self.bits()) * u128::from(den) < threshold.saturating_mul(u128::from(num))
+    }
 }
 
 impl Probability {

@@ -3,8 +3,12 @@
 // Counting allocations means being the allocator.
 #![allow(unsafe_code)]
 
+use softroce_sim::card::PriorityMask;
 use softroce_sim::fabric::bare::{Bare, route};
-use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, SwitchSpec, Topology};
+use softroce_sim::fabric::{
+    Config, EcnSpec, LinkSpec, Network, PayloadMode, PfcSpec, Rate, SwitchSpec, Threshold, Topology,
+};
+use softroce_sim::random::Probability;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::RouteTable;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -33,11 +37,25 @@ static COUNTING: Counting = Counting;
 
 #[test]
 fn steady_state_allocates_nothing() {
-    for mode in [PayloadMode::Counted, PayloadMode::Carried] {
+    let plain = SwitchSpec::tail_drop(100_000);
+    let mut ecn = [None; 8];
+    ecn[3] = Some(EcnSpec {
+        kmin: 5_000,
+        kmax: 50_000,
+        pmax: Probability::new(0.1).unwrap(),
+    });
+    let managed = SwitchSpec {
+        pfc: Some(PfcSpec::new(PriorityMask::ALL, Threshold::Static(20_000))),
+        ecn,
+        weights: [1; 8],
+        ..plain
+    };
+    for (mode, switch) in [
+        (PayloadMode::Counted, plain),
+        (PayloadMode::Carried, plain),
+        (PayloadMode::Counted, managed),
+    ] {
         let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
-        let switch = SwitchSpec {
-            port_buffer: 100_000,
-        };
         let topology = Topology::fat_tree(4, link, switch).unwrap();
         let routes = RouteTable::new();
         let config = Config {
@@ -58,6 +76,6 @@ fn steady_state_allocates_nothing() {
         network.run_until(Time::ZERO + Span::from_us(1400));
         let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
         assert!(received(&network) - packets > 50_000);
-        assert_eq!(allocated, 0, "{mode:?}");
+        assert_eq!(allocated, 0, "{mode:?} {switch:?}");
     }
 }

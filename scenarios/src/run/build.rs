@@ -55,10 +55,7 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
         topology.add_host(host)?;
     }
     for switch in &network.switches {
-        let spec = SwitchSpec {
-            port_buffer: switch.queue.0,
-        };
-        topology.add_switch(&switch.name, spec)?;
+        topology.add_switch(&switch.name, SwitchSpec::tail_drop(switch.queue.0))?;
     }
     for link in &network.links {
         let name = |end: End| network.end(end).to_string();
@@ -67,6 +64,7 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
             rate: Rate::from_bps(link.rate.0).unwrap_or(Rate::from_gbps(100)),
             delay: link.delay,
             mtu: u16::try_from(link.mtu.0).unwrap_or(u16::MAX),
+            pfc_response: None,
         };
         topology.connect(&name(link.a), &name(link.b), spec)?;
     }

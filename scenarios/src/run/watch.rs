@@ -7,6 +7,7 @@ use crate::report::HITS_LISTED;
 use softroce_sim::fabric::faults::FaultRecord;
 use softroce_sim::fabric::{Capture, ChannelId, Observer, Sight, Topology};
 use softroce_sim::time::Time;
+use softroce_sim::wire::pfc::Pfc;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -118,7 +119,8 @@ impl Tap {
         }
     }
 
-    fn transmit(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
+    /// Has the capture note a frame on a channel, if there is room for one more.
+    fn note(&mut self, channel: ChannelId, write: impl FnOnce(&mut Capture<BufWriter<File>>)) {
         let Some(capture) = &mut self.capture else {
             return;
         };
@@ -133,7 +135,7 @@ impl Tap {
             }
             return;
         }
-        capture.on_transmit(now, channel, sight);
+        write(capture);
     }
 }
 
@@ -141,7 +143,13 @@ impl Observer for Watch {
     #[inline]
     fn on_transmit(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
         for tap in &mut self.taps {
-            tap.transmit(now, channel, sight);
+            tap.note(channel, |capture| capture.on_transmit(now, channel, sight));
+        }
+    }
+
+    fn on_pfc(&mut self, now: Time, channel: ChannelId, frame: &Pfc) {
+        for tap in &mut self.taps {
+            tap.note(channel, |capture| capture.on_pfc(now, channel, frame));
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! The load is a shift by half of a k = 4 fat tree (100 Gb/s links of 1 us), 10 MB WRITEs at MTU 1024,
 //! counted payload, an ACK for every packet; "bare" sends the same packets through the same queues
-//! without cards. The second table has two cards wired to each other, no network between them.
+//! without cards, and "pfc" is "bare" through switches with a shared buffer, PFC and ECN. The second
+//! table has two cards wired to each other, no network between them.
 //! Instructions are counted by valgrind, which must be installed; they are the same on
 //! every run of one binary. Times are the best of several rounds, both hosts in turn.
 
@@ -21,11 +22,15 @@ use pair::Pair;
 use std::process::Command;
 use std::time::Instant;
 
-const HOSTS: [&str; 2] = ["bare", "card"];
+const HOSTS: [&str; 3] = ["bare", "card", "pfc"];
 
 fn run(host: &str, setup: &Setup) -> Outcome {
     match host {
         "bare" => harness::bare(setup),
+        "pfc" => harness::bare(&Setup {
+            lossless: true,
+            ..setup.clone()
+        }),
         _ => harness::card(setup),
     }
 }
@@ -128,7 +133,7 @@ fn fabric(short: bool) {
         "{:6} {:>24} {:>18}",
         "host", "instructions per packet", "ns per packet"
     );
-    let mut best = [f64::INFINITY; 2];
+    let mut best = [f64::INFINITY; 3];
     for _ in 0..if short { 1 } else { 7 } {
         for (host, best) in HOSTS.iter().zip(&mut best) {
             let begin = Instant::now();
@@ -141,10 +146,10 @@ fn fabric(short: bool) {
     for ((host, count), best) in HOSTS.iter().zip(counts).zip(best) {
         println!("{host:6} {:>24} {best:>18.0}", print(count));
     }
-    if let [Some(bare), Some(card)] = counts {
+    if let [Some(bare), Some(card), _] = counts {
         println!(
-            "{:6} {:>24.2} {:>18.2}",
-            "ratio",
+            "{:9} {:>21.2} {:>18.2}",
+            "card/bare",
             card / bare,
             best[1] / best[0]
         );

@@ -1,7 +1,7 @@
 //! Runs one load on a fat tree once and says what it cost.
 //!
 //! ```text
-//! fabric_load [--load shift|incast] [--host bare|card] [--k N] [--size BYTES] [--payload BYTES] [--carried]
+//! fabric_load [--load shift|incast] [--host bare|card] [--k N] [--size BYTES] [--payload BYTES] [--carried] [--lossless]
 //! ```
 //!
 //! Under `valgrind --tool=callgrind` it gives the instructions per data packet, the same on every run.
@@ -56,6 +56,10 @@ fn arguments(mut args: impl Iterator<Item = String>) -> Result<(Setup, String), 
     while let Some(option) = args.next() {
         if option == "--carried" {
             setup.mode = PayloadMode::Carried;
+            continue;
+        }
+        if option == "--lossless" {
+            setup.lossless = true;
             continue;
         }
         let value = args.next().ok_or(format!("{option}: a value is missing"))?;

@@ -9,6 +9,7 @@ use super::topology::Topology;
 use crate::time::Time;
 use crate::wire::capture::{InterfaceId, LinkType, Stamp, Writer};
 use crate::wire::frame::encode_packet;
+use crate::wire::pfc::Pfc;
 use std::io::{self, Write};
 
 /// Bytes of the largest path MTU, for payloads that are only counted.
@@ -120,6 +121,20 @@ impl<W: Write> Observer for Capture<W> {
             }
             Err(error) => self.failure = Some(io::Error::other(error)),
         }
+    }
+
+    fn on_pfc(&mut self, now: Time, channel: ChannelId, frame: &Pfc) {
+        let Some(Some(interface)) = self.interfaces.get(channel.index()).copied() else {
+            return;
+        };
+        self.settle();
+        if self.failure.is_some() {
+            return;
+        }
+        self.frame.clear();
+        self.frame.extend_from_slice(&frame.encode());
+        self.waiting = Some((channel, interface, Stamp::from(now)));
+        self.frames += 1;
     }
 
     fn on_fault(&mut self, record: &FaultRecord) {

@@ -1,5 +1,6 @@
 //! Plain counters, always on.
 
+use crate::time::Span;
 use std::fmt;
 
 /// Why the network dropped a packet.
@@ -17,17 +18,23 @@ pub enum DropCause {
     BadFcs,
     /// A fault injector dropped it.
     Fault,
+    /// The buffer that the ports of a switch share was full.
+    BufferFull,
+    /// It was of a lossless priority, and the headroom of the port it came in by was full.
+    HeadroomFull,
 }
 
 impl DropCause {
     /// All causes, in the order of [`ChannelCounters`].
-    pub const ALL: [DropCause; 6] = [
+    pub const ALL: [DropCause; 8] = [
         DropCause::QueueFull,
         DropCause::TooLong,
         DropCause::HopLimit,
         DropCause::NoRoute,
         DropCause::BadFcs,
         DropCause::Fault,
+        DropCause::BufferFull,
+        DropCause::HeadroomFull,
     ];
 }
 
@@ -41,6 +48,8 @@ impl fmt::Display for DropCause {
             DropCause::NoRoute => "no route",
             DropCause::BadFcs => "bad FCS",
             DropCause::Fault => "fault",
+            DropCause::BufferFull => "buffer full",
+            DropCause::HeadroomFull => "headroom full",
         })
     }
 }
@@ -49,7 +58,7 @@ impl fmt::Display for DropCause {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(C)]
 pub struct ChannelCounters {
-    /// Frames transmitted, those included that a fault then dropped.
+    /// Frames transmitted, those included that a fault then dropped, and PFC frames.
     pub frames: u64,
     /// Their bytes, from destination address to FCS.
     pub bytes: u64,
@@ -58,11 +67,37 @@ pub struct ChannelCounters {
     /// Copies that faults added.
     pub duplicates: u64,
     pub(super) drops: [u64; DropCause::ALL.len()],
+    /// PFC frames among [`ChannelCounters::frames`].
+    pub pfc_frames: u64,
+    /// What only some switches and their links do.
+    pub by_priority: [PriorityCounters; 8],
+}
+
+/// What has happened on one channel in one priority. A switch with nothing but tail drop keeps no count
+/// of queues by priority.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PriorityCounters {
+    /// Pauses asked for on this channel, each repetition counted: they pause the other direction.
+    pub pauses_sent: u64,
+    /// Ends of pauses asked for on this channel.
+    pub resumes_sent: u64,
+    /// Pauses that took effect on this channel, repetitions included.
+    pub pauses_received: u64,
+    /// Ends of pauses that took effect on this channel.
+    pub resumes_received: u64,
+    /// How long this channel was paused, up to the end of the last pause.
+    pub paused: Span,
+    /// Packets marked before they were sent on this channel.
+    pub marks: u64,
+    /// Packets that would have been marked were they ECN capable.
+    pub not_capable: u64,
+    /// The most bytes that waited in front of this channel.
+    pub queue_high_water: u64,
 }
 
 impl ChannelCounters {
     /// Packets dropped for `cause`: before the channel (queue full, too long), on it (fault) or at its
-    /// end (bad FCS, hop limit, no route).
+    /// end (bad FCS, hop limit, no route, buffer full, headroom full).
     pub fn drops(&self, cause: DropCause) -> u64 {
         self.drops[cause as usize]
     }

@@ -2,9 +2,11 @@
 
 use super::counters::ChannelCounters;
 use super::packets::Row;
-use super::switch::OutputQueue;
+use super::pfc::response_quanta;
+use super::queue::OutputQueue;
 use crate::card::PriorityMask;
 use crate::time::{Span, Time};
+use crate::wire::MacAddr;
 use std::fmt;
 
 /// Bytes a frame takes on the wire beyond itself: preamble, start delimiter and inter-packet gap.
@@ -72,6 +74,9 @@ pub struct LinkSpec {
     /// The largest IP packet (or RoCEv1 GRH packet) in bytes; a longer one is dropped at the sender's
     /// port. Ethernet header, VLAN tag and FCS do not count.
     pub mtu: u16,
+    /// How long a port at either end takes from the end of a PFC frame until it has stopped, in the time
+    /// of 512 bits each; `None` for what the standard allows it, see [`response_quanta`].
+    pub pfc_response: Option<u32>,
 }
 
 impl LinkSpec {
@@ -81,7 +86,19 @@ impl LinkSpec {
             rate,
             delay,
             mtu: 9000,
+            pfc_response: None,
         }
+    }
+
+    /// How long a port takes to stop, in the time of 512 bits each.
+    pub fn response_quanta(&self) -> u32 {
+        let rate = self.rate;
+        self.pfc_response.unwrap_or_else(|| response_quanta(rate))
+    }
+
+    /// Bytes of the longest frame, with a VLAN tag, without preamble and gap.
+    pub fn longest_frame(&self) -> u64 {
+        u64::from(self.mtu) + 22
     }
 
     /// With another MTU.
@@ -140,6 +157,12 @@ impl ChannelId {
         }
     }
 
+    /// The Ethernet address of the switch port that sends on it, locally administered.
+    pub(super) const fn port_address(self) -> MacAddr {
+        let [a, b, c, d] = self.0.to_be_bytes();
+        MacAddr([2, 1, a, b, c, d])
+    }
+
     /// The other direction of the same link.
     #[must_use]
     pub const fn reverse(self) -> ChannelId {
@@ -178,6 +201,12 @@ pub(super) struct Channel {
     pub(super) awaited: bool,
     /// There are fault injectors.
     pub(super) faulty: bool,
+    /// The priorities that are not paused.
+    pub(super) unpaused: PriorityMask,
+    /// It leaves a switch that has more than tail drop.
+    pub(super) managed: bool,
+    /// A PFC frame waits for it, and goes first; then it is awaited.
+    pub(super) urgent: bool,
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
@@ -201,6 +230,9 @@ impl Channel {
             max_frame: spec.mtu.saturating_add(18),
             awaited: false,
             faulty: false,
+            unpaused: PriorityMask::ALL,
+            managed: false,
+            urgent: false,
             from,
             to,
             queue,
@@ -223,7 +255,7 @@ impl Channel {
     /// The priorities that may be sent. Whoever pulls, from a host or a queue, asks here.
     #[inline]
     pub(super) fn ready(&self) -> PriorityMask {
-        PriorityMask::ALL
+        self.unpaused
     }
 
     /// Puts a frame on the wire, which must be free, and gives its arrival: the instant when the whole

@@ -10,7 +10,7 @@ use super::packets::Packets;
 use super::pool::{PayloadMode, PayloadPool};
 use super::routing::Flows;
 use super::topology::HostId;
-use crate::card::{Deed, Env};
+use crate::card::{Deed, Env, PriorityMask};
 use crate::time::{Span, Time};
 use crate::wire::Payload;
 
@@ -65,6 +65,26 @@ pub(super) enum Other {
     },
     /// A packet held back on a channel has waited for as long as it may.
     Overdue(u32),
+    /// What a PFC frame said takes effect on a channel.
+    Pause {
+        /// Where.
+        channel: u32,
+        /// For which priorities it says something.
+        asked: PriorityMask,
+        /// Which of them it pauses; the others may go on.
+        stop: PriorityMask,
+        /// For how long.
+        quanta: u16,
+    },
+    /// A pause of a channel runs out.
+    PauseEnd {
+        /// Where.
+        channel: u32,
+        /// In which priority.
+        priority: u8,
+    },
+    /// Pauses of the sender on a channel must be asked for again.
+    Refresh(u32),
 }
 
 /// The network as a host sees it.
@@ -163,6 +183,7 @@ impl<O: Observer> Medium<O> {
     /// Wakes whoever sends on a channel when it is free: a switch port or a host.
     #[inline(always)]
     pub(super) fn wake(&mut self, channel: &mut Channel, id: u32) {
+        debug_assert!(channel.free_at() >= self.clock, "a wake-up in the past");
         channel.awaited = true;
         self.events.push(channel.free_at(), Source::wake(id));
     }

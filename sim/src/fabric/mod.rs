@@ -10,7 +10,14 @@
 //! | [`observer`] | who is told of everything: captures, reports |
 //! | [`faults`] | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
 //! | [`link`] | rates and delays, exact to the picosecond |
-//! | [`switch`] | where a packet goes, and where it waits |
+//! | [`switch`] | what a switch is like: buffer, PFC, ECN, scheduling |
+//! | `forwarding`, `queue` | where a packet goes, and where it waits |
+//! | `managed` | the path of a packet through a switch with more than tail drop |
+//! | `buffer` | the shared memory of a switch: who may put how much in it |
+//! | [`pfc`] | thresholds and headroom of priority-based flow control |
+//! | `pausing` | PFC frames on their way, and the pauses they bring |
+//! | [`ecn`] | when a packet is marked |
+//! | `schedule` | in which order queues are served |
 //! | `routing` | shortest paths, the flow that a route belongs to |
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
@@ -22,34 +29,44 @@
 //! | [`machine`] | a host with a card and flows on it |
 
 pub mod bare;
+mod buffer;
 pub mod capture;
 pub mod collective;
 pub mod counters;
+pub mod ecn;
 pub mod events;
 pub mod faults;
+mod forwarding;
 pub mod host;
 pub mod link;
 pub mod loads;
 pub mod machine;
+mod managed;
 mod medium;
 mod motion;
 pub mod network;
 pub mod observer;
 mod packets;
+mod pausing;
+pub mod pfc;
 pub mod pool;
+mod queue;
 mod routing;
+mod schedule;
 pub mod switch;
 pub mod topology;
 
 pub use capture::Capture;
-pub use counters::{ChannelCounters, DropCause};
+pub use counters::{ChannelCounters, DropCause, PriorityCounters};
+pub use ecn::EcnSpec;
 pub use faults::{Action, Fault, Filter, Opcodes, Pattern, PsnFilter};
 pub use host::Host;
 pub use link::{ChannelId, Direction, LinkSpec, Rate};
 pub use network::{Config, Network};
 pub use observer::{Observer, Sight};
+pub use pfc::{Headroom, PfcSpec, Threshold, headroom};
 pub use pool::{PayloadMode, PayloadPool};
-pub use switch::SwitchSpec;
+pub use switch::{Ratio, SwitchError, SwitchSpec};
 pub use topology::{HostId, HostNode, Topology, TopologyError};
 
 #[cfg(test)]

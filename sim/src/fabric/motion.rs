@@ -50,7 +50,13 @@ impl<H: Host, O: Observer> Network<H, O> {
             } else {
                 channel.awaited = false;
                 match channel.from {
-                    End::Host(host) => self.settle(host),
+                    End::Host(host) => {
+                        if channel.urgent {
+                            self.send_pfc(id);
+                        }
+                        self.settle(host);
+                    }
+                    End::Switch(switch) if channel.managed => self.serve(switch, id),
                     End::Switch(_) => drain(&mut self.medium, channel, id),
                 }
             }
@@ -71,6 +77,14 @@ impl<H: Host, O: Observer> Network<H, O> {
             Other::Timer(host) => return self.expire(host),
             Other::Late { channel, slot } => self.arrive_late(channel, slot),
             Other::Overdue(channel) => return self.release_overdue(channel),
+            Other::Pause {
+                channel,
+                asked,
+                stop,
+                quanta,
+            } => self.obey(channel, asked, stop, quanta),
+            Other::PauseEnd { channel, priority } => return self.expire_pause(channel, priority),
+            Other::Refresh(channel) => return self.refresh(channel),
         }
         true
     }
@@ -160,10 +174,11 @@ impl<H: Host, O: Observer> Network<H, O> {
         if self.medium.is_too_long(channel, slot, frame_len) {
             return self.medium.discard(channel, out, slot, DropCause::TooLong);
         }
-        if channel.queue.waiting().is_empty()
-            && channel.is_free(self.medium.clock)
-            && channel.ready().contains(priority)
-        {
+        if channel.managed {
+            return self.enqueue(ingress, switch, out, slot);
+        }
+        // A switch with nothing but tail drop is never paused.
+        if channel.queue.waiting().is_empty() && channel.is_free(self.medium.clock) {
             return self.medium.transmit(channel, out, slot, frame_len);
         }
         let packets = &mut self.medium.packets;
@@ -217,19 +232,19 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// Drops a packet at the end of a channel.
     #[cold]
-    fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
+    pub(super) fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
         let c = &mut self.channels[channel as usize];
         self.medium.discard(c, channel, slot, cause);
     }
 }
 
-/// Sends the next packet of a switch port's queue; the channel is free.
+/// Sends the next packet of the queue of a switch port that has nothing but tail drop; the channel is
+/// free.
 #[inline(always)]
 fn drain<O: Observer>(medium: &mut Medium<O>, channel: &mut Channel, id: u32) {
-    let ready = channel.ready();
-    if let Some((slot, frame_len)) = channel.queue.take(&medium.packets, ready) {
+    if let Some((slot, frame_len)) = channel.queue.take(&medium.packets) {
         medium.transmit(channel, id, slot, frame_len);
-        if !channel.queue.waiting().and(ready).is_empty() {
+        if !channel.queue.waiting().is_empty() {
             medium.wake(channel, id);
         }
     }

@@ -2,13 +2,15 @@
 
 use super::counters::ChannelCounters;
 use super::faults::{Fault, FaultCounts, FaultError, FaultLog};
+use super::forwarding::Forwarding;
 use super::host::Host;
 use super::link::{Channel, ChannelId, Direction, End};
+use super::managed::Managed;
 use super::medium::Medium;
 use super::observer::Observer;
 use super::pool::{PayloadMode, PayloadPool};
+use super::queue::OutputQueue;
 use super::routing::{Flows, shortest_paths};
-use super::switch::{Forwarding, OutputQueue};
 use super::topology::{HostId, HostNode, Topology, TopologyError};
 use crate::random::Stream;
 use crate::time::{Span, Time};
@@ -37,6 +39,7 @@ pub struct Network<H, O = ()> {
     pub(super) idle: (u64, Time),
     pub(super) channels: Vec<Channel>,
     pub(super) forwarding: Forwarding,
+    pub(super) managed: Managed,
     pub(super) hosts: Vec<Station<H>>,
     pub(super) medium: Medium<O>,
     topology: Topology,
@@ -59,7 +62,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::NoLink`] if a host has no link.
+    /// [`TopologyError::NoLink`] if a host has no link, [`TopologyError::Switch`] if a switch cannot be.
     pub fn new(
         topology: &Topology,
         config: Config,
@@ -76,7 +79,11 @@ impl<H: Host, O: Observer> Network<H, O> {
                     End::Host(_) => 0,
                     End::Switch(s) => topology.switches()[s as usize].spec.port_buffer,
                 });
-                channels.push(Channel::new(&link.spec, queue, from, to));
+                let mut channel = Channel::new(&link.spec, queue, from, to);
+                if let End::Switch(s) = from {
+                    channel.managed = !topology.switches()[s as usize].spec.is_plain();
+                }
+                channels.push(channel);
             }
             let longest = link.spec.rate.span(u64::from(link.spec.mtu) + 64);
             reach = reach.max(link.spec.delay + longest);
@@ -106,6 +113,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 topology.switches().iter().map(|s| s.name.as_str()),
                 config.seed,
             ),
+            managed: Managed::new(topology, config.seed)?,
             hosts,
             medium,
             topology: topology.clone(),
@@ -225,6 +233,37 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Bytes that wait in the queue in front of a channel.
     pub fn queued_bytes(&self, channel: ChannelId) -> u64 {
         self.channels[channel.index()].queue.bytes()
+    }
+
+    /// How long a channel has been paused in a priority (0 to 7), up to now.
+    pub fn paused_time(&self, channel: ChannelId, priority: u8) -> Span {
+        let way = &self.channels[channel.index()];
+        let before = way.counters.by_priority[usize::from(priority & 7)].paused;
+        if way.ready().contains(priority) {
+            return before;
+        }
+        before
+            + self
+                .now()
+                .since(self.managed.gates[channel.index()].since(priority))
+    }
+
+    /// True if a channel may not begin a frame in a priority (0 to 7) now.
+    pub fn is_paused(&self, channel: ChannelId, priority: u8) -> bool {
+        !self.channels[channel.index()].ready().contains(priority)
+    }
+
+    /// Bytes of a priority (0 to 7) that came in by a channel and wait at the switch at its end, if that
+    /// has more than tail drop.
+    pub fn waiting_from(&self, channel: ChannelId, priority: u8) -> u64 {
+        let ingress = self.managed.ingresses.get(channel.index());
+        ingress.map_or(0, |i| i.waiting(priority))
+    }
+
+    /// Bytes of the pool that the ports of a switch, by its position in the topology, share, in use now.
+    pub fn pool_used(&self, switch: usize) -> u64 {
+        let node = self.managed.switches.get(switch);
+        node.map_or(0, |s| s.buffer.used())
     }
 
     /// Events handled so far.

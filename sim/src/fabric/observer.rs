@@ -9,6 +9,7 @@ use super::routing::Flows;
 use super::topology::HostId;
 use crate::card::Deed;
 use crate::time::Time;
+use crate::wire::pfc::Pfc;
 use crate::wire::{Packet, Route};
 
 /// Is told of everything that happens in a network. What an observer leaves out costs nothing.
@@ -36,6 +37,31 @@ pub trait Observer {
     #[inline]
     fn on_fault(&mut self, record: &FaultRecord) {
         let _ = record;
+    }
+
+    /// A switch has marked a packet that it is about to send on `channel`.
+    #[inline]
+    fn on_mark(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
+        let _ = (now, channel, sight);
+    }
+
+    /// A PFC frame begins to go out on `channel`, to pause or let go the other direction.
+    #[inline]
+    fn on_pfc(&mut self, now: Time, channel: ChannelId, frame: &Pfc) {
+        let _ = (now, channel, frame);
+    }
+
+    /// `channel` has been paused in a priority, or a pause of it has ended.
+    #[inline]
+    fn on_pause(&mut self, now: Time, channel: ChannelId, priority: u8, paused: bool) {
+        let _ = (now, channel, priority, paused);
+    }
+
+    /// So many bytes of a priority wait in front of `channel`, after one more or one fewer packet. Told
+    /// of switches only that have more than tail drop.
+    #[inline]
+    fn on_queue(&mut self, now: Time, channel: ChannelId, priority: u8, bytes: u64) {
+        let _ = (now, channel, priority, bytes);
     }
 
     /// A card does something; `deed` tells what.

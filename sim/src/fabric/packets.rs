@@ -23,11 +23,16 @@ struct Slot {
     place: Place,
 }
 
+// A channel more than is needed to line up took no room.
+const _: () = assert!(size_of::<Slot>() == 80);
+
 /// Where a packet stands.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// The one behind it, if it is not the last one of its row.
     next: u32,
+    /// The channel it came in by, if it waits at a switch that counts by that.
+    ingress: u32,
     /// When the one behind it arrives, if it is on a channel.
     next_arrival: Time,
 }
@@ -51,6 +56,12 @@ impl Row {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.head == NONE
+    }
+
+    /// The first packet; [`NONE`] if there is none.
+    #[inline]
+    pub(super) fn first(&self) -> u32 {
+        self.head
     }
 
     /// Adds a packet that arrives at `arrival`.
@@ -110,6 +121,7 @@ impl Packets {
             packet,
             place: Place {
                 next: NONE,
+                ingress: NONE,
                 next_arrival: Time::ZERO,
             },
         });
@@ -133,6 +145,18 @@ impl Packets {
     #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Packet {
         &mut self.slots[slot as usize].packet
+    }
+
+    /// The channel that a waiting packet came in by.
+    #[inline]
+    pub(super) fn ingress(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].place.ingress
+    }
+
+    /// Notes the channel that a packet came in by.
+    #[inline]
+    pub(super) fn set_ingress(&mut self, slot: u32, channel: u32) {
+        self.slots[slot as usize].place.ingress = channel;
     }
 
     /// Packets in the network now.

@@ -1,168 +1,155 @@
-//! Store-and-forward switches: where a packet goes, and where it waits.
+//! What a store-and-forward switch is like.
 
-use super::packets::{Packets, Row};
-use super::routing::Flow;
+use super::ecn::EcnSpec;
+use super::pfc::PfcSpec;
 use crate::card::PriorityMask;
-use crate::random::Stream;
-use crate::time::Time;
-use std::collections::BTreeMap;
+use thiserror::Error;
 
-/// What a switch is like.
+/// What a switch is like. Priorities are 0 to 7.
+///
+/// A packet that can be sent at once takes no room; one that waits is counted, by the length of its
+/// frame, against the buffer until its transmission begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchSpec {
-    /// Bytes of frames that may wait for one port, all priorities together. The frame being sent does
-    /// not count.
+    /// Bytes that may wait for one port in lossy priorities, all together: plain tail drop.
     pub port_buffer: u64,
+    /// Bytes of the memory that all ports share: reserves, headroom, and the pool that is what these
+    /// leave. `u64::MAX` for more than will ever be needed.
+    pub buffer: u64,
+    /// Bytes of the buffer set aside for what came in by each port in each priority.
+    pub reserved: u64,
+    /// Beside `port_buffer`: what one lossy queue may hold, as a multiple of what is free in the pool.
+    pub lossy_share: Option<Ratio>,
+    /// Priority-based flow control, and the priorities that do not lose packets by it.
+    pub pfc: Option<PfcSpec>,
+    /// By priority: when packets are marked.
+    pub ecn: [Option<EcnSpec>; 8],
+    /// By priority: its share of what the strict priorities leave of a port, by deficit round robin in
+    /// bytes. 0 is strict: before all that have a share, the highest first.
+    pub weights: [u8; 8],
+    /// By DSCP: the priority that packets are treated as. Without, each has the one it was sent with.
+    pub classes: Option<[u8; 64]>,
 }
 
 impl Default for SwitchSpec {
-    /// 1 MiB for each port.
+    /// 1 MiB for each port, and nothing but tail drop.
     fn default() -> SwitchSpec {
+        SwitchSpec::tail_drop(1 << 20)
+    }
+}
+
+impl SwitchSpec {
+    /// So many bytes for each port, tail drop, strict priorities, no PFC, no ECN.
+    pub const fn tail_drop(port_buffer: u64) -> SwitchSpec {
         SwitchSpec {
-            port_buffer: 1 << 20,
-        }
-    }
-}
-
-/// The ways out of all switches to all hosts.
-#[derive(Clone, Debug)]
-pub(super) struct Forwarding {
-    /// One for each host, and one for nobody.
-    columns: usize,
-    /// By switch and host: where in `ports` the ways from the one to the other are.
-    sets: Vec<PortSet>,
-    /// Outgoing channels.
-    ports: Vec<u32>,
-    /// By switch: makes each choose in its own way.
-    salts: Vec<u64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct PortSet {
-    /// Position of the first one in `ports`; if there is only one, the channel itself.
-    first: u32,
-    len: u32,
-}
-
-impl Forwarding {
-    /// `ways[s][h]` are the channels on a shortest path from switch `s`, called `names[s]`, to host `h`.
-    pub(super) fn new<'a>(
-        hosts: usize,
-        ways: &[Vec<Vec<u32>>],
-        names: impl Iterator<Item = &'a str>,
-        seed: u64,
-    ) -> Forwarding {
-        let mut ports = Vec::new();
-        let mut known = BTreeMap::new();
-        let nobody = Vec::new();
-        let sets = ways
-            .iter()
-            .flat_map(|ways| ways.iter().chain([&nobody]))
-            .map(|way| PortSet {
-                len: way.len() as u32,
-                first: match way[..] {
-                    [] => 0,
-                    [only] => only,
-                    _ => *known.entry(way).or_insert_with(|| {
-                        ports.extend_from_slice(way);
-                        (ports.len() - way.len()) as u32
-                    }),
-                },
-            })
-            .collect();
-        Forwarding {
-            columns: hosts + 1,
-            sets,
-            ports,
-            salts: names
-                .map(|name| Stream::new(seed, &format!("ecmp {name}")).bits())
-                .collect(),
+            port_buffer,
+            buffer: u64::MAX,
+            reserved: 0,
+            lossy_share: None,
+            pfc: None,
+            ecn: [None; 8],
+            weights: [0; 8],
+            classes: None,
         }
     }
 
-    /// The channel on which switch `switch` sends the packets of a flow; `None` if its host cannot be
-    /// reached.
-    #[inline(always)]
-    pub(super) fn way(&self, switch: u32, flow: Flow) -> Option<u32> {
-        let switch = switch as usize;
-        let set = self.sets[switch * self.columns + flow.host as usize];
-        match set.len {
-            1 => Some(set.first),
-            0 => None,
-            _ => {
-                // Fibonacci hashing: the top bits of the product depend on all bits of the hash.
-                let salted = u64::from(flow.hash) ^ self.salts[switch];
-                let mixed = salted.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                let pick = ((mixed * u64::from(set.len)) >> 32) as u32;
-                Some(self.ports[(set.first + pick) as usize])
+    /// True if there is nothing but tail drop for each port and strict priorities.
+    pub(super) fn is_plain(&self) -> bool {
+        *self == SwitchSpec::tail_drop(self.port_buffer)
+    }
+
+    /// The priorities that do not lose packets for want of room.
+    pub(super) fn lossless(&self) -> PriorityMask {
+        self.pfc.map_or(PriorityMask::NONE, |pfc| pfc.priorities)
+    }
+
+    /// Checks what can be checked without the ports.
+    pub(super) fn check(&self) -> Result<(), SwitchError> {
+        if let Some(classes) = self.classes
+            && let Some(dscp) = classes.iter().position(|&class| class > 7)
+        {
+            return Err(SwitchError::Class {
+                dscp,
+                priority: classes[dscp],
+            });
+        }
+        for (priority, ecn) in self.ecn.iter().enumerate() {
+            if let Some(ecn) = ecn
+                && ecn.kmin > ecn.kmax
+            {
+                return Err(SwitchError::Ecn {
+                    priority,
+                    kmin: ecn.kmin,
+                    kmax: ecn.kmax,
+                });
             }
         }
-    }
-}
-
-/// What waits for one port of a switch: a row for each priority, the highest first.
-#[derive(Clone, Debug)]
-#[repr(C)]
-pub(super) struct OutputQueue {
-    /// Priorities in which something waits.
-    waiting: PriorityMask,
-    bytes: u64,
-    limit: u64,
-    rows: [Row; 8],
-}
-
-impl OutputQueue {
-    pub(super) fn new(limit: u64) -> OutputQueue {
-        OutputQueue {
-            rows: [Row::EMPTY; 8],
-            waiting: PriorityMask::NONE,
-            bytes: 0,
-            limit,
+        match self.pfc {
+            Some(pfc) if pfc.quanta == 0 => Err(SwitchError::NoPause),
+            _ => Ok(()),
         }
     }
+}
 
-    /// Priorities in which something waits.
-    #[inline]
-    pub(super) fn waiting(&self) -> PriorityMask {
-        self.waiting
+/// A share: so many of so many, e.g. 1/8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ratio {
+    numerator: u16,
+    denominator: u16,
+}
+
+impl Ratio {
+    /// `numerator` / `denominator`; `None` if the latter is 0.
+    pub const fn new(numerator: u16, denominator: u16) -> Option<Ratio> {
+        if denominator == 0 {
+            return None;
+        }
+        Some(Ratio {
+            numerator,
+            denominator,
+        })
     }
 
-    /// Bytes that wait.
+    /// The share of `bytes`, which are at most [`Ratio::MOST`], rounded down.
     #[inline]
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(super) fn of(self, bytes: u64) -> u64 {
+        bytes * u64::from(self.numerator) / u64::from(self.denominator)
     }
 
-    /// Puts a packet in the row of its priority; false if it does not fit.
-    #[inline(always)]
-    pub(super) fn put(
-        &mut self,
-        packets: &mut Packets,
-        slot: u32,
-        frame_len: u16,
+    /// What a share is taken of at most, so that no product overflows: 256 TB.
+    pub(super) const MOST: u64 = 1 << 48;
+}
+
+/// What is wrong with a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SwitchError {
+    /// Reserves and headroom are more than there is.
+    #[error("reserves and headroom of its ports take {needed} bytes, the buffer has {buffer}")]
+    Buffer {
+        /// What they take.
+        needed: u64,
+        /// What there is.
+        buffer: u64,
+    },
+    /// A DSCP is mapped to no priority.
+    #[error("DSCP {dscp} is mapped to priority {priority}; it must be at most 7")]
+    Class {
+        /// The DSCP.
+        dscp: usize,
+        /// What it is mapped to.
         priority: u8,
-    ) -> bool {
-        let bytes = self.bytes + u64::from(frame_len);
-        if bytes > self.limit {
-            return false;
-        }
-        self.bytes = bytes;
-        self.waiting = self.waiting.with(priority);
-        self.rows[usize::from(priority & 7)].push(packets, slot, Time::ZERO);
-        true
-    }
-
-    /// Takes the first packet of the highest priority in `ready`, and says how long it is.
-    #[inline(always)]
-    pub(super) fn take(&mut self, packets: &Packets, ready: PriorityMask) -> Option<(u32, u16)> {
-        let priority = self.waiting.and(ready).0.checked_ilog2()? as u8;
-        let row = &mut self.rows[usize::from(priority & 7)];
-        let (slot, _) = row.pop(packets);
-        if row.is_empty() {
-            self.waiting = self.waiting.without(priority);
-        }
-        let frame_len = packets.get(slot).frame_len;
-        self.bytes -= u64::from(frame_len);
-        Some((slot, frame_len))
-    }
+    },
+    /// The thresholds are the wrong way round.
+    #[error("ECN of priority {priority}: kmin is {kmin}, more than kmax, which is {kmax}")]
+    Ecn {
+        /// The priority.
+        priority: usize,
+        /// Lower threshold.
+        kmin: u64,
+        /// Upper threshold.
+        kmax: u64,
+    },
+    /// A pause of no length does not pause.
+    #[error("PFC: a pause lasts 0 quanta; it must be at least 1")]
+    NoPause,
 }

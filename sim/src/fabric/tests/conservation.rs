@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 /// Random traffic on a small fat tree with short queues and losses, stopped somewhere.
 fn run(seed: u64, packets: u32, stop: Time) -> World {
-    let switch = SwitchSpec { port_buffer: 4_000 };
+    let switch = SwitchSpec::tail_drop(4_000);
     let topology = Topology::fat_tree(4, link(), switch).unwrap();
     let mut w = World::with(topology, seed, PayloadMode::Carried);
     let loss = Pattern::Random(Probability::new(0.05).unwrap());

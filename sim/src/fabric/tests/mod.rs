@@ -2,14 +2,17 @@
 
 mod conservation;
 mod faults;
+mod pauses;
 mod queues;
 mod routes;
+mod sharing;
 mod timing;
 
 use super::bare::route;
 use super::*;
 use crate::card::{Env, PriorityMask};
 use crate::time::{Span, Time};
+use crate::wire::pfc::Pfc;
 use crate::wire::{
     Bth, Damage, Ecn, Ext, Opcode, Packet, Payload, Psn, QpNumber, Route, RouteId, RouteTable,
 };
@@ -124,6 +127,14 @@ impl Log {
         self.0.push((now, what, at, sight.packet().bth.psn().get()));
     }
 
+    /// When something happened on a channel.
+    fn times(&self, what: &str, channel: ChannelId) -> Vec<u64> {
+        let hits = self.0.iter();
+        hits.filter(|e| e.1 == what && e.2 == channel.index())
+            .map(|e| e.0.as_ps())
+            .collect()
+    }
+
     fn count(&self, what: &str) -> usize {
         self.0.iter().filter(|e| e.1 == what).count()
     }
@@ -140,6 +151,24 @@ impl Observer for Log {
 
     fn on_drop(&mut self, now: Time, channel: ChannelId, _: DropCause, sight: Sight<'_>) {
         self.note(now, "drop", channel.index(), sight);
+    }
+
+    fn on_mark(&mut self, now: Time, channel: ChannelId, sight: Sight<'_>) {
+        self.note(now, "mark", channel.index(), sight);
+    }
+
+    fn on_pfc(&mut self, now: Time, channel: ChannelId, frame: &Pfc) {
+        for p in 0..8 {
+            if let Some(quanta) = frame.pause(p) {
+                let what = if quanta == 0 { "go" } else { "stop" };
+                self.0.push((now, what, channel.index(), p.into()));
+            }
+        }
+    }
+
+    fn on_pause(&mut self, now: Time, channel: ChannelId, priority: u8, paused: bool) {
+        let what = if paused { "paused" } else { "resumed" };
+        self.0.push((now, what, channel.index(), priority.into()));
     }
 
     fn on_fault(&mut self, record: &super::faults::FaultRecord) {

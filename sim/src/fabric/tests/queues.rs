@@ -4,7 +4,7 @@ use super::*;
 
 /// Three hosts around a switch whose ports hold so many bytes.
 fn star(port_buffer: u64) -> World {
-    World::new(Topology::star(3, link(), SwitchSpec { port_buffer }).unwrap())
+    World::new(Topology::star(3, link(), SwitchSpec::tail_drop(port_buffer)).unwrap())
 }
 
 #[test]

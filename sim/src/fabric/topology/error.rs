@@ -1,6 +1,7 @@
 //! Why a network cannot be built.
 
 use super::Topology;
+use crate::fabric::switch::SwitchError;
 use std::net::IpAddr;
 use thiserror::Error;
 
@@ -56,6 +57,14 @@ pub enum TopologyError {
         value: usize,
         /// The least it needs.
         least: usize,
+    },
+    /// A switch that cannot be.
+    #[error("switch `{switch}`: {error}")]
+    Switch {
+        /// The switch.
+        switch: String,
+        /// What is wrong with it.
+        error: SwitchError,
     },
     /// A fat tree's k is even and at least 2.
     #[error("a fat tree of k = {0}: k must be even, from 2 to 128")]

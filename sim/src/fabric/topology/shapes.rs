@@ -219,9 +219,7 @@ mod tests {
         LinkSpec::new(Rate::from_gbps(400), Span::from_us(2))
     }
 
-    const SWITCH: SwitchSpec = SwitchSpec {
-        port_buffer: 100_000,
-    };
+    const SWITCH: SwitchSpec = SwitchSpec::tail_drop(100_000);
 
     fn ports(t: &Topology, name: &str) -> usize {
         (0..t.links().len())

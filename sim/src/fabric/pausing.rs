@@ -1,0 +1,302 @@
+//! PFC frames on their way, and the pauses they bring.
+//!
+//! Who is paused by the end of a channel is the sender on that channel; the frame that says so goes the
+//! other way, before anything else that waits there, and takes effect when it has arrived whole and the
+//! paused port has had its time to respond. Then no frame begins in that priority until the pause is
+//! taken back or runs out, counted from when it took effect. Fault injectors do not see PFC frames.
+
+use super::host::Host;
+use super::link::{ChannelId, End, LinkSpec, MIN_FRAME};
+use super::medium::Other;
+use super::network::Network;
+use super::observer::Observer;
+use super::pfc::{PfcSpec, QUANTUM};
+use crate::card::PriorityMask;
+use crate::time::{Span, Time};
+use crate::wire::MacAddr;
+use crate::wire::pfc::Pfc;
+
+/// Whom the end of a channel has paused.
+#[derive(Clone, Debug)]
+pub(super) struct Pauser {
+    /// Priorities that it has paused.
+    pub(super) off: PriorityMask,
+    /// By priority: when the pause must be asked for again.
+    due: [Time; 8],
+    /// An event for that is planned.
+    timer: bool,
+    quanta: u16,
+    refresh: Span,
+}
+
+impl Pauser {
+    pub(super) fn new(pfc: Option<PfcSpec>, link: &LinkSpec) -> Pauser {
+        let quanta = pfc.map_or(0, |pfc| pfc.quanta);
+        let half = link.rate.span(u64::from(quanta) * QUANTUM / 2);
+        let refresh = pfc.and_then(|pfc| pfc.refresh).unwrap_or(half);
+        Pauser {
+            off: PriorityMask::NONE,
+            due: [Time::NEVER; 8],
+            timer: false,
+            quanta,
+            // A refresh in no time would leave no time for anything else.
+            refresh: refresh.max(link.rate.span(QUANTUM)),
+        }
+    }
+
+    /// When the first pause must be asked for again.
+    fn next(&self) -> Option<Time> {
+        priorities(self.off).map(|p| self.due[usize::from(p)]).min()
+    }
+}
+
+/// How a channel is paused.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    /// Priorities whose pauses it obeys.
+    pub(super) obeys: PriorityMask,
+    /// By priority: when its pause runs out.
+    until: [Time; 8],
+    /// By priority: since when it is paused.
+    since: [Time; 8],
+    /// Priorities for which an event at the end of a pause is planned.
+    timers: PriorityMask,
+    response: Span,
+    /// How long 64 KiQuanta last, so that no fraction is lost.
+    rate: super::link::Rate,
+    /// The address its transmitter puts in PFC frames.
+    address: MacAddr,
+    /// What the PFC frame that waits for it is to say: for which priorities, which of them to pause,
+    /// and how long.
+    asked: PriorityMask,
+    stop: PriorityMask,
+    quanta: u16,
+}
+
+impl Gate {
+    pub(super) fn new(link: &LinkSpec, obeys: PriorityMask, address: MacAddr) -> Gate {
+        Gate {
+            obeys,
+            until: [Time::ZERO; 8],
+            since: [Time::ZERO; 8],
+            timers: PriorityMask::NONE,
+            response: link.rate.span(u64::from(link.response_quanta()) * QUANTUM),
+            rate: link.rate,
+            address,
+            asked: PriorityMask::NONE,
+            stop: PriorityMask::NONE,
+            quanta: 0,
+        }
+    }
+
+    /// Since when a priority, which is paused, is so.
+    pub(super) fn since(&self, priority: u8) -> Time {
+        self.since[usize::from(priority & 7)]
+    }
+}
+
+/// The priorities in a mask, in rising order.
+pub(super) fn priorities(mask: PriorityMask) -> impl Iterator<Item = u8> {
+    (0..8).filter(move |&p| mask.contains(p))
+}
+
+impl<H: Host, O: Observer> Network<H, O> {
+    /// Pauses the sender on a channel.
+    #[cold]
+    pub(super) fn stop(&mut self, channel: u32, priority: u8) {
+        let now = self.medium.clock;
+        let pauser = &mut self.managed.pausers[channel as usize];
+        pauser.off = pauser.off.with(priority);
+        let due = now + pauser.refresh;
+        pauser.due[usize::from(priority & 7)] = due;
+        if !pauser.timer {
+            pauser.timer = true;
+            self.medium.plan(due, Other::Refresh(channel));
+        }
+        self.ask(channel, PriorityMask::NONE.with(priority), true);
+    }
+
+    /// Lets the sender on a channel go.
+    #[cold]
+    pub(super) fn release(&mut self, channel: u32, priority: u8) {
+        let pauser = &mut self.managed.pausers[channel as usize];
+        pauser.off = pauser.off.without(priority);
+        self.ask(channel, PriorityMask::NONE.with(priority), false);
+    }
+
+    /// Asks again for the pauses that must be; false if there are none.
+    pub(super) fn refresh(&mut self, channel: u32) -> bool {
+        let now = self.medium.clock;
+        let pauser = &mut self.managed.pausers[channel as usize];
+        pauser.timer = false;
+        let again = priorities(pauser.off)
+            .filter(|&p| pauser.due[usize::from(p)] <= now)
+            .fold(PriorityMask::NONE, PriorityMask::with);
+        for p in priorities(again) {
+            pauser.due[usize::from(p)] = now + pauser.refresh;
+        }
+        if let Some(next) = pauser.next() {
+            pauser.timer = true;
+            self.medium.plan(next, Other::Refresh(channel));
+        }
+        if !again.is_empty() {
+            self.ask(channel, again, true);
+        }
+        !again.is_empty()
+    }
+
+    /// Has a PFC frame tell the sender on a channel to stop or to go on. What has not gone out yet goes
+    /// out in the same frame, or is taken back.
+    fn ask(&mut self, channel: u32, asked: PriorityMask, stop: bool) {
+        let quanta = self.managed.pausers[channel as usize].quanta;
+        let back = channel ^ 1;
+        let gate = &mut self.managed.gates[back as usize];
+        gate.quanta = quanta;
+        for p in priorities(asked) {
+            gate.asked = gate.asked.with(p);
+            gate.stop = if stop {
+                gate.stop.with(p)
+            } else {
+                gate.stop.without(p)
+            };
+        }
+        let way = &mut self.channels[back as usize];
+        if way.urgent {
+            return;
+        }
+        if way.is_free(self.medium.clock) {
+            return self.send_pfc(back);
+        }
+        way.urgent = true;
+        if !way.awaited {
+            self.medium.wake(way, back);
+        }
+    }
+
+    /// Puts the PFC frame that is asked for on a channel, which is free.
+    pub(super) fn send_pfc(&mut self, id: u32) {
+        let now = self.medium.clock;
+        let channel = &mut self.channels[id as usize];
+        let gate = &mut self.managed.gates[id as usize];
+        let (asked, stop) = (gate.asked, gate.stop);
+        let mut frame = Pfc::new(gate.address, asked.0, 0);
+        let counters = &mut channel.counters;
+        for p in priorities(asked) {
+            let counter = &mut counters.by_priority[usize::from(p)];
+            if stop.contains(p) {
+                frame.quanta[usize::from(p)] = gate.quanta;
+                counter.pauses_sent += 1;
+            } else {
+                counter.resumes_sent += 1;
+            }
+        }
+        counters.frames += 1;
+        counters.pfc_frames += 1;
+        counters.bytes += u64::from(MIN_FRAME);
+        gate.asked = PriorityMask::NONE;
+        gate.stop = PriorityMask::NONE;
+        channel.urgent = false;
+        self.medium.observer.on_pfc(now, ChannelId(id), &frame);
+        let arrival = channel.occupy(now, MIN_FRAME);
+        let effect = Other::Pause {
+            channel: id ^ 1,
+            asked,
+            stop,
+            quanta: gate.quanta,
+        };
+        self.medium.plan(arrival + gate.response, effect);
+        // A host asks for its own next turn.
+        if channel.managed
+            && !channel.awaited
+            && !channel.queue.waiting().and(channel.ready()).is_empty()
+        {
+            self.medium.wake(channel, id);
+        }
+    }
+
+    /// What a PFC frame said takes effect on a channel.
+    pub(super) fn obey(&mut self, id: u32, asked: PriorityMask, stop: PriorityMask, quanta: u16) {
+        let now = self.medium.clock;
+        let gate = &mut self.managed.gates[id as usize];
+        let channel = &mut self.channels[id as usize];
+        let mut ended = PriorityMask::NONE;
+        for p in priorities(asked) {
+            let counters = &mut channel.counters.by_priority[usize::from(p)];
+            if !stop.contains(p) {
+                counters.resumes_received += 1;
+                ended = ended.with(p);
+                continue;
+            }
+            counters.pauses_received += 1;
+            if !gate.obeys.contains(p) {
+                continue;
+            }
+            let until = now + gate.rate.span(u64::from(quanta) * QUANTUM);
+            gate.until[usize::from(p)] = until;
+            if channel.unpaused.contains(p) {
+                channel.unpaused = channel.unpaused.without(p);
+                gate.since[usize::from(p)] = now;
+                self.medium.observer.on_pause(now, ChannelId(id), p, true);
+            }
+            if !gate.timers.contains(p) {
+                gate.timers = gate.timers.with(p);
+                let event = Other::PauseEnd {
+                    channel: id,
+                    priority: p,
+                };
+                self.medium.plan(until, event);
+            }
+        }
+        self.resume(id, ended);
+    }
+
+    /// The end of a pause may have come; false if it had been moved away.
+    pub(super) fn expire_pause(&mut self, id: u32, priority: u8) -> bool {
+        let gate = &mut self.managed.gates[id as usize];
+        gate.timers = gate.timers.without(priority);
+        if self.channels[id as usize].unpaused.contains(priority) {
+            return false;
+        }
+        let until = gate.until[usize::from(priority & 7)];
+        if until > self.medium.clock {
+            gate.timers = gate.timers.with(priority);
+            let event = Other::PauseEnd {
+                channel: id,
+                priority,
+            };
+            self.medium.plan(until, event);
+            return false;
+        }
+        self.resume(id, PriorityMask::NONE.with(priority));
+        true
+    }
+
+    /// Ends the pauses of a channel in some priorities.
+    pub(super) fn resume(&mut self, id: u32, ended: PriorityMask) {
+        let now = self.medium.clock;
+        let channel = &mut self.channels[id as usize];
+        let gate = &self.managed.gates[id as usize];
+        let mut any = false;
+        for p in priorities(ended) {
+            if channel.unpaused.contains(p) {
+                continue;
+            }
+            any = true;
+            channel.unpaused = channel.unpaused.with(p);
+            let counters = &mut channel.counters.by_priority[usize::from(p)];
+            counters.paused = counters.paused + now.since(gate.since(p));
+            self.medium.observer.on_pause(now, ChannelId(id), p, false);
+        }
+        if !any {
+            return;
+        }
+        match channel.from {
+            End::Host(host) => self.settle(host),
+            End::Switch(switch) => {
+                if !channel.awaited && !channel.queue.waiting().and(channel.ready()).is_empty() {
+                    self.serve(switch, id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! When whom is paused, to the picosecond, and what headroom is for.
+
+use super::*;
+use crate::fabric::pfc::{QUANTUM, response_quanta};
+
+/// A PFC frame at 100 Gb/s, in picoseconds.
+const PFC: u64 = 84 * 80;
+/// What a port takes to stop at 100 Gb/s: 394 quanta.
+const RESPONSE: u64 = 394 * 64 * 80;
+const LOSSLESS: PriorityMask = PriorityMask(1 << 3);
+
+/// Priority 3 is lossless, and paused as soon as anything waits.
+fn strict() -> PfcSpec {
+    PfcSpec {
+        headroom: Headroom::Bytes(1 << 20),
+        ..PfcSpec::new(LOSSLESS, Threshold::Static(0))
+    }
+}
+
+fn star(hosts: usize, link: LinkSpec, pfc: PfcSpec) -> World {
+    let switch = SwitchSpec {
+        pfc: Some(pfc),
+        ..SwitchSpec::default()
+    };
+    World::new(Topology::star(hosts, link, switch).unwrap())
+}
+
+/// h0 fills the way to h2 with `n` frames of a higher, lossy priority, so that what h1 sends there in
+/// priority 3 waits from the first frame on.
+fn block(w: &mut World, from: u64, n: u32) {
+    let route = w.route(0, 2);
+    let host = w.net.host_mut(HostId::new(0));
+    for psn in 0..n {
+        host.plan(
+            at(from),
+            Packet {
+                priority: 5,
+                ..packet(route, psn)
+            },
+        );
+    }
+    w.net.kick(HostId::new(0));
+}
+
+/// When the `n`-th frame from the beginning has come to the switch.
+fn come(n: u64) -> u64 {
+    n * LASTS + DELAY
+}
+
+#[test]
+fn a_pause_begins_and_ends_when_the_arithmetic_says() {
+    let mut w = star(3, link(), strict());
+    block(&mut w, 0, 60);
+    let route = w.route(1, 2);
+    w.send(1, (1000..1100).map(|psn| packet(route, psn)));
+    w.run();
+    let (up, down) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
+    let takes = PFC + DELAY + RESPONSE;
+    // h1's first frame waits behind that of h0.
+    let begin = come(1) + takes;
+    // By then it has begun as many: the last one goes on.
+    let sent = begin / LASTS + 1;
+    assert_eq!(sent, 48);
+    // They leave after h0's last one; when the last of them leaves, nothing waits.
+    let relieved = come(60 + sent);
+    let log = w.net.observer();
+    assert_eq!(log.times("stop", down), [come(1)]);
+    assert_eq!(log.times("paused", up), [begin]);
+    assert_eq!(log.times("go", down), [relieved]);
+    assert_eq!(log.times("resumed", up), [relieved + takes]);
+    let starts = log.times("transmit", up);
+    assert_eq!(starts[47], 47 * LASTS);
+    assert_eq!(starts[48], relieved + takes);
+    assert_eq!(starts[99], starts[48] + 51 * LASTS);
+    // After the pause each finds its way free.
+    assert_eq!(w.arrivals(2)[159], starts[99] + 2 * (LASTS + DELAY));
+    let c = w.net.counters(up).by_priority[3];
+    assert_eq!((c.pauses_received, c.resumes_received), (1, 1));
+    assert_eq!(c.paused.as_ps(), relieved - come(1));
+    assert_eq!(w.net.paused_time(up, 3), c.paused);
+    let c = w.net.counters(down);
+    assert_eq!((c.pfc_frames, c.frames, c.bytes), (2, 2, 128));
+    assert_eq!(c.by_priority[3].pauses_sent, 1);
+    assert_eq!(c.by_priority[3].resumes_sent, 1);
+    // It was h1 alone, and the run does not end with the end of a pause that was taken back.
+    assert_eq!(log.count("paused"), 1);
+    assert_eq!(w.net.now(), at(w.arrivals(2)[159]));
+}
+
+#[test]
+fn a_pause_that_is_not_repeated_runs_out() {
+    let quanta = 100;
+    let mut w = star(
+        3,
+        link(),
+        PfcSpec {
+            quanta,
+            refresh: Some(Span::from_ms(1)),
+            ..strict()
+        },
+    );
+    block(&mut w, 0, 100);
+    let route = w.route(1, 2);
+    w.send(1, (1000..1100).map(|psn| packet(route, psn)));
+    w.net.run_until(at(10_000_000));
+    let up = w.channel("h1", "s0");
+    let begin = come(1) + PFC + DELAY + RESPONSE;
+    let end = begin + u64::from(quanta) * 512 * 10;
+    let log = w.net.observer();
+    assert_eq!(log.times("resumed", up), [end]);
+    assert_eq!(log.times("transmit", up)[48], end);
+    assert_eq!(
+        w.net.counters(up).by_priority[3].paused,
+        Span::from_ps(512_000)
+    );
+}
+
+#[test]
+fn a_pause_is_repeated_while_it_must_last() {
+    // Half of 100 quanta is 256 ns.
+    let mut w = star(
+        3,
+        link(),
+        PfcSpec {
+            quanta: 100,
+            ..strict()
+        },
+    );
+    block(&mut w, 0, 60);
+    let route = w.route(1, 2);
+    w.send(1, (1000..1100).map(|psn| packet(route, psn)));
+    w.run();
+    let (up, down) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
+    let log = w.net.observer();
+    let relieved = come(60 + 48);
+    let repeats: Vec<u64> = (come(1)..relieved).step_by(256_000).collect();
+    assert_eq!(log.times("stop", down), repeats);
+    assert_eq!(log.count("paused"), 1);
+    let c = w.net.counters(up).by_priority[3];
+    assert_eq!(c.pauses_received, repeats.len() as u64);
+    assert_eq!(c.paused.as_ps(), relieved - come(1));
+}
+
+#[test]
+fn a_pfc_frame_waits_for_the_frame_being_sent_and_for_nothing_else() {
+    let mut w = star(3, link(), strict());
+    // h2 fills the way to h1.
+    let route = w.route(2, 1);
+    w.send(
+        2,
+        (0..20).map(|psn| Packet {
+            priority: 7,
+            ..packet(route, psn)
+        }),
+    );
+    let half = LASTS / 2;
+    block(&mut w, half, 60);
+    let route = w.route(1, 2);
+    w.net
+        .host_mut(HostId::new(1))
+        .plan(at(half), packet(route, 1000));
+    w.net.kick(HostId::new(1));
+    w.run();
+    let down = w.channel("s0", "h1");
+    // It is asked for at come(1) + half.
+    assert_eq!(w.net.observer().times("stop", down), [come(2)]);
+    let later: Vec<u64> = (0..20)
+        .map(|n| come(2 + n) + DELAY + if n == 0 { 0 } else { PFC })
+        .collect();
+    // The second one, that lets h1 go, is later than these.
+    assert_eq!(w.arrivals(1), later);
+}
+
+#[test]
+fn other_priorities_go_on() {
+    let mut w = star(3, link(), strict());
+    block(&mut w, 0, 200);
+    let route = w.route(1, 2);
+    let all = (0..200).map(|n| Packet {
+        priority: [3, 6][n as usize % 2],
+        ..packet(route, 1000 + n)
+    });
+    w.send(1, all);
+    w.run();
+    let got: Vec<u32> = w.psns(2).into_iter().filter(|&p| p >= 1000).collect();
+    // All of priority 6 have come before the last of priority 3.
+    let odd: Vec<usize> = (0..200).filter(|&i| got[i] % 2 == 1).collect();
+    assert_eq!(odd.len(), 100);
+    assert!(odd[99] < 160, "{got:?}");
+    assert_eq!(
+        w.net.counters(w.channel("h1", "s0")).by_priority[6].paused,
+        Span::ZERO
+    );
+}
+
+#[test]
+fn a_switch_is_paused_by_the_next_one_and_does_not_obey_for_lossy_priorities() {
+    for (obeys, expected) in [(true, 0), (false, 1)] {
+        let pfc = |lossless: bool| SwitchSpec {
+            pfc: lossless.then(strict),
+            ..SwitchSpec::default()
+        };
+        // h1 - s1 - s0 - h2, and h0 at s0.
+        let mut t = Topology::new();
+        for h in 0..3 {
+            t.add_host(&format!("h{h}")).unwrap();
+        }
+        t.add_switch("s0", pfc(true)).unwrap();
+        t.add_switch("s1", pfc(obeys)).unwrap();
+        for (a, b) in [("h0", "s0"), ("h1", "s1"), ("h2", "s0"), ("s1", "s0")] {
+            t.connect(a, b, link()).unwrap();
+        }
+        let mut w = World::new(t);
+        block(&mut w, 0, 400);
+        let route = w.route(1, 2);
+        w.send(1, (1000..1200).map(|psn| packet(route, psn)));
+        w.run();
+        let (between, first) = (w.channel("s1", "s0"), w.channel("h1", "s1"));
+        let c = w.net.counters(between).by_priority[3];
+        assert_eq!(c.pauses_received, 1);
+        assert_eq!(c.paused > Span::ZERO, obeys);
+        assert_eq!(w.net.observer().times("paused", first).len(), 1 - expected);
+        assert_eq!(w.psns(2).len(), 600);
+    }
+}
+
+/// The worst that can happen to a port of `link`: its peer h2 sends longest frames without a gap; when
+/// one crosses the threshold, the way back has just begun a longest frame; and when the pause takes
+/// effect, h2 has just begun one. Gives the packets lost.
+fn worst(link: LinkSpec, headroom: u64, payload: u16, frames: u32) -> u64 {
+    let mut w = star(
+        4,
+        link,
+        PfcSpec {
+            headroom: Headroom::Bytes(headroom),
+            ..strict()
+        },
+    );
+    let long = |route, psn, priority| Packet {
+        payload: Payload::counted(payload),
+        frame_len: 62 + payload,
+        priority,
+        ..packet(route, psn)
+    };
+    // What comes in at one time comes in the order of the links: h0's frame is on its way to h2 and that
+    // of h1 on its way to h3 when h2's comes.
+    let routes = [w.route(0, 2), w.route(1, 3), w.route(2, 3)];
+    w.send(0, (0..frames).map(|n| long(routes[0], n, 7)));
+    w.send(1, (0..frames).map(|n| long(routes[1], 10_000 + n, 5)));
+    w.send(2, (0..frames).map(|n| long(routes[2], 20_000 + n, 3)));
+    w.run();
+    let lost = w.drops("h2", "s0", DropCause::HeadroomFull);
+    assert_eq!(w.psns(3).len() as u64, 2 * u64::from(frames) - lost);
+    lost
+}
+
+#[test]
+fn headroom_is_enough_at_the_worst_and_one_packet_less_is_not() {
+    for (gbps, metres, payload, response) in [
+        (40, 100, 1500, None),
+        (40, 300, 1500, None),
+        (100, 5, 4096, None),
+        (100, 300, 4096, None),
+        (400, 100, 4096, None),
+        (400, 300, 4096, Some(2000)),
+        (10, 0, 1024, Some(0)),
+    ] {
+        let rate = Rate::from_gbps(gbps);
+        let wire = u64::from(payload) + 62 + 20;
+        let one = rate.span(wire).as_ps();
+        let quanta = response.unwrap_or(response_quanta(rate));
+        let fixed = rate
+            .span(2 * wire + 84 + u64::from(quanta) * QUANTUM)
+            .as_ps();
+        // The cable is made longer until the pause takes effect just after the peer began frame
+        // `k`; the first one it sent is the one that crosses.
+        let k = (fixed + 2 * 5_000 * metres).div_ceil(one);
+        let delay = (k * one - fixed).div_ceil(2) + 1;
+        let link = LinkSpec {
+            pfc_response: response,
+            ..LinkSpec::new(rate, Span::from_ps(delay))
+        };
+        let enough = headroom(&link, wire, wire);
+        let packet = wire - 20;
+        assert!(enough >= k * packet && enough - packet < k * packet);
+        let frames = k as u32 + 40;
+        assert_eq!(worst(link, enough, payload, frames), 0, "{link:?}");
+        assert_eq!(worst(link, enough - packet, payload, frames), 1, "{link:?}");
+    }
+}
