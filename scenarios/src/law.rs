@@ -1,11 +1,10 @@
 //! Formulas that predict a goodput, laid beside what was measured.
 
 use crate::format::Scenario;
-use crate::format::card::{Card, GidKind};
 use crate::format::fault::{Action, PacketClass, Pick};
-use crate::format::topology::{End, WayId};
+use crate::format::topology::WayId;
 use crate::format::traffic::Traffic;
-use std::collections::VecDeque;
+use crate::path::{Neighbours, wire_bytes};
 
 /// What the go-back-N law takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,16 +46,17 @@ impl GoBackN {
             return None;
         }
         let card = scenario.cards.get(from)?;
-        let there = path(scenario, from, to)?;
-        let back = path(scenario, to, from)?;
+        let neighbours = Neighbours::new(&scenario.network);
+        let there = neighbours.tree(from).to(to)?;
+        let back = neighbours.tree(to).to(from)?;
         let packet = u64::from(card.mtu).min(traffic.size.0.max(1));
-        let wire = wire_bytes(card, packet);
+        let wire = wire_bytes(card, 0, packet);
         let time = |way: &WayId, bytes: u64| {
             let link = &scenario.network.links[way.link];
             link.delay.as_ps() as f64 + bytes as f64 * 8e12 / link.rate.0 as f64
         };
         // The packet after the lost one tells of the gap; the NAK has a BTH and an AETH.
-        let nak = wire_bytes(card, 4);
+        let nak = wire_bytes(card, 0, 4);
         let round: f64 = there.iter().map(|w| time(w, wire)).sum::<f64>()
             + back.iter().map(|w| time(w, nak)).sum::<f64>();
         let responder = scenario.cards.get(to)?;
@@ -81,56 +81,6 @@ impl GoBackN {
                 .map_or(f64::INFINITY, |t| t.as_ps() as f64 / each),
         })
     }
-}
-
-/// Bytes that a packet takes on the wire, with preamble and gap.
-fn wire_bytes(card: &Card, payload: u64) -> u64 {
-    let network = match card.gid {
-        GidKind::Ipv4 => 28,
-        GidKind::Ipv6 => 48,
-        GidKind::RoceV1 => 40,
-    };
-    let frame = 14 + network + 12 + payload.next_multiple_of(4) + 4 + 4;
-    frame.max(64) + 20
-}
-
-/// The directions of links on a shortest path between two hosts.
-fn path(scenario: &Scenario, from: usize, to: usize) -> Option<Vec<WayId>> {
-    let network = &scenario.network;
-    let index = |end| match end {
-        End::Host(n) => n,
-        End::Switch(n) => network.hosts.len() + n,
-    };
-    let nodes = network.hosts.len() + network.switches.len();
-    let mut reached: Vec<Option<WayId>> = vec![None; nodes];
-    let mut queue = VecDeque::from([from]);
-    let ends = |id: WayId| {
-        let link = &network.links[id.link];
-        let (a, b) = (index(link.a), index(link.b));
-        if id.way == 0 { (a, b) } else { (b, a) }
-    };
-    let mut out: Vec<Vec<WayId>> = vec![Vec::new(); nodes];
-    for id in network.ways() {
-        out[ends(id).0].push(id);
-    }
-    while let Some(node) = queue.pop_front() {
-        for &id in &out[node] {
-            let next = ends(id).1;
-            if next != from && reached[next].is_none() {
-                reached[next] = Some(id);
-                queue.push_back(next);
-            }
-        }
-    }
-    let mut ways = Vec::new();
-    let mut node = to;
-    while node != from {
-        let id = reached[node]?;
-        ways.push(id);
-        node = ends(id).0;
-    }
-    ways.reverse();
-    Some(ways)
 }
 
 /// The share of packets of these classes that is lost along `ways`, where a fault picks them at `rate`.

@@ -9,6 +9,7 @@
 //! | [`report`] | what came out: data, text, JSON, tables, verdicts |
 //! | [`metric`] | what a run measures, by name |
 //! | [`law`] | formulas to compare with |
+//! | `path` | ways between hosts, and how long an empty network takes |
 //! | [`inspect`] | captures from any card |
 //! | `pingpong` | a first conversation between two processes (Linux) |
 //! | [`units`] | quantities with units |
@@ -19,6 +20,7 @@ pub mod inspect;
 pub mod law;
 pub mod library;
 pub mod metric;
+mod path;
 #[cfg(target_os = "linux")]
 pub mod pingpong;
 pub mod report;

@@ -122,6 +122,52 @@ metrics! {
         "99.9th percentile of that time.";
     LatencyMax = "latency.max", Span, Traffic,
         "Longest such time.";
+    Flows = "flows", Count, Traffic,
+        "Flows (queue pairs of a load that is no collective) all of whose messages completed with success.";
+    FlowsUnfinished = "flows.unfinished", Count, Traffic,
+        "Flows that have not come so far; those that go on for a `duration` never do.";
+    FctMin = "fct.min", Span, Traffic,
+        "Shortest flow completion time: from the start of a flow to its last completion, of those that finished.";
+    FctMean = "fct.mean", Span, Traffic,
+        "Mean flow completion time.";
+    FctP50 = "fct.p50", Span, Traffic,
+        "Median flow completion time.";
+    FctP90 = "fct.p90", Span, Traffic,
+        "90th percentile of flow completion time.";
+    FctP99 = "fct.p99", Span, Traffic,
+        "99th percentile of flow completion time.";
+    FctP999 = "fct.p99.9", Span, Traffic,
+        "99.9th percentile of flow completion time.";
+    FctMax = "fct.max", Span, Traffic,
+        "Longest flow completion time.";
+    SlowdownMin = "slowdown.min", Ratio, Traffic,
+        "Least slowdown: the completion time of a flow over the ideal one, that of a flow alone with cards that take no time. Ideal is the time of all its frames, with preambles and gaps, at the slowest link of its path, one frame more at each other link, the delay of each, and the way of the last ACK back (of a READ, of the request there).";
+    SlowdownMean = "slowdown.mean", Ratio, Traffic,
+        "Mean slowdown.";
+    SlowdownP50 = "slowdown.p50", Ratio, Traffic,
+        "Median slowdown.";
+    SlowdownP90 = "slowdown.p90", Ratio, Traffic,
+        "90th percentile of slowdown.";
+    SlowdownP99 = "slowdown.p99", Ratio, Traffic,
+        "99th percentile of slowdown.";
+    SlowdownP999 = "slowdown.p99.9", Ratio, Traffic,
+        "99.9th percentile of slowdown.";
+    SlowdownMax = "slowdown.max", Ratio, Traffic,
+        "Greatest slowdown.";
+    Fairness = "fairness", Ratio, Traffic,
+        "Jain's index of the goodputs of the flows, (sum x)^2 / (n sum x^2): 1 if all have the same, 1/n if one has all.";
+    Iterations = "iterations", Count, Traffic,
+        "Iterations of a collective that ended on every host.";
+    IterationMin = "iteration.min", Span, Traffic,
+        "Shortest iteration: from the end of the one before on its last host, or the start of the load, to the end of this one on its last host.";
+    IterationMean = "iteration.mean", Span, Traffic,
+        "Mean iteration.";
+    IterationMax = "iteration.max", Span, Traffic,
+        "Longest iteration.";
+    AlgorithmBandwidth = "algbw", Rate, Traffic,
+        "Bytes of the iterations over the time in which they communicated: each from its first host's launch, but not before the end of the one before, to its last host's end.";
+    BusBandwidth = "busbw", Rate, Traffic,
+        "Of an all-reduce among n hosts: `algbw` times 2 (n - 1) / n, as NVIDIA's nccl-tests define it; to be compared with the rate of a link.";
     PacketsSent = "packets.sent", Count, Card,
         "Packets that cards handed to their ports, of every kind.";
     PacketsReceived = "packets.received", Count, Card,

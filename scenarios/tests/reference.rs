@@ -50,6 +50,14 @@ fn hosts() -> &'static [&'static str] {
          operation = \"send\"\nsize = 1\n",
         "[topology]\nkind = \"dumbbell\"\n[[traffic]]\nfrom = \"l0\"\nto = \"r1\"\n\
          operation = \"send\"\nsize = 1\n",
+        "[topology]\nkind = \"star\"\nhosts = 4\n[[traffic]]\npattern = \"shift\"\n\
+         operation = \"send\"\nsize = 1\n",
+        "[topology]\nkind = \"star\"\nhosts = 4\n[[traffic]]\npattern = \"poisson\"\n\
+         operation = \"send\"\nsizes = [[1, 1]]\ncount = 5\n",
+        "[topology]\nkind = \"star\"\nhosts = 4\n[[traffic]]\npattern = \"all-reduce\"\n\
+         operation = \"write-imm\"\nsize = 1\n",
+        "[topology]\nkind = \"star\"\nhosts = 4\n[[traffic]]\npattern = \"parameter-server\"\n\
+         operation = \"read\"\nsize = 1\nto = \"h0\"\n",
         "[topology]\nkind = \"leaf-spine\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
          operation = \"send\"\nsize = 1\n",
     ]
@@ -96,6 +104,10 @@ fn every_key_of_the_reference_is_read() {
         let section = known.iter().find(|s| s.title == title).unwrap();
         for key in section.keys {
             if matches!(key.kind, schema::Kind::Table(_) | schema::Kind::Tables(_)) {
+                continue;
+            }
+            // A list of flows needs a file beside the scenario, which these are not.
+            if (title, key.name) == ("[[traffic]]", "flows") {
                 continue;
             }
             // No key takes a date.

@@ -15,6 +15,8 @@
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
 //! | [`shape`], [`topology`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
+//! | `flows`, `folder` | flows from a file, and where it is found |
 
 pub mod card;
 mod choices;
@@ -22,7 +24,10 @@ pub mod diagnostic;
 mod document;
 pub mod expect;
 pub mod fault;
+mod flows;
+mod folder;
 mod path;
+pub mod pattern;
 mod points;
 mod reader;
 pub mod scenario;

@@ -6,6 +6,7 @@ use super::diagnostic::{Origin, Sink};
 use super::document::{Table, Value};
 use super::expect::{self, Expectation};
 use super::fault::{self, Capture, Fault};
+use super::folder::Folder;
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::shape;
@@ -66,6 +67,18 @@ pub(super) static ROOT: Section = Section {
             Kind::Count(1, 1 << 53),
             "10000000000",
             "Events after which the run is given up, which fails it.",
+        ),
+        Key::optional(
+            "sample",
+            Kind::Span(1, 1_000_000_000_000_000),
+            "never",
+            "How often the goodput of each load is noted in NAME-series.csv, in a folder for results.",
+        ),
+        Key::optional(
+            "flow-table",
+            Kind::Boolean,
+            "`true` if a load has a `pattern`",
+            "Whether a folder for results gets NAME-flows.csv, a line for each flow.",
         ),
         Key::with(
             "payload",
@@ -138,6 +151,10 @@ pub struct Scenario {
     pub stop: Span,
     /// Events after which it is given up.
     pub event_limit: u64,
+    /// How often goodput is noted.
+    pub sample: Option<Span>,
+    /// Whether there is to be a table of flows.
+    pub flow_table: bool,
     /// What packets carry.
     pub payload: Payload,
     /// Hosts, switches and links.
@@ -156,12 +173,12 @@ pub struct Scenario {
 
 /// Reads a document without its sweep. What is wrong goes to `sink`; if anything does, the result is
 /// not to be used.
-pub(super) fn read(document: &Table, sink: &Sink) -> Scenario {
+pub(super) fn read(document: &Table, folder: &Folder, sink: &Sink) -> Scenario {
     let root = Reader::new(&ROOT, document, Origin::FILE, "", sink);
     let _: u32 = root.get("schema");
     let network = topology::read(&root, sink);
     let cards = card::read(&root, &network, sink);
-    let traffic = traffic::read(&root, &network, sink);
+    let traffic = traffic::read(&root, &network, folder, sink);
     if traffic.is_empty() && !root.has("traffic") {
         sink.say(
             Origin::FILE,
@@ -181,6 +198,8 @@ pub(super) fn read(document: &Table, sink: &Sink) -> Scenario {
         seed: root.get("seed"),
         stop: root.get("stop"),
         event_limit: root.get("event-limit"),
+        sample: root.opt("sample"),
+        flow_table: root.opt("flow-table").unwrap_or_else(|| patterned(&root)),
         payload,
         network,
         cards,
@@ -191,6 +210,12 @@ pub(super) fn read(document: &Table, sink: &Sink) -> Scenario {
     };
     scenario.expectations = expect::read(&root, &scenario, sink);
     scenario
+}
+
+/// True if a load says what its pattern is.
+fn patterned(root: &Reader<'_>) -> bool {
+    let tables = root.tables("traffic");
+    tables.iter().any(|(t, _)| t.get("pattern").is_some())
 }
 
 /// The two ends of a queue pair must agree on path MTU and addresses, and there must be a way.

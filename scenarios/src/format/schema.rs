@@ -73,6 +73,8 @@ pub enum Kind {
     Probability,
     /// A number of at least 0.
     Ratio,
+    /// Sizes, each with the probability that something is at most so large.
+    Distribution,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A metric.
@@ -186,6 +188,9 @@ impl fmt::Display for Kind {
             Kind::Size(min, max) => write!(f, "a size from {} to {}", Size(min), Size(max)),
             Kind::Probability => f.write_str("a probability from 0 to 1"),
             Kind::Ratio => f.write_str("a number of at least 0"),
+            Kind::Distribution => {
+                f.write_str("a list of sizes with probabilities, [[size, probability], ...]")
+            }
             Kind::Choice(words) => {
                 f.write_str("one of ")?;
                 for (n, word) in words.iter().enumerate() {

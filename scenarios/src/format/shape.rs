@@ -148,6 +148,9 @@ impl Field for Members {
             return Err("has no such kind".into());
         };
         match &node.value {
+            Value::Text(_) if min <= 1 => {
+                Vec::<String>::read(node, &Kind::Names).map(Members::Names)
+            }
             Value::Array(list) if list.is_empty() && min == 0 => Ok(Members::Names(Vec::new())),
             Value::Array(list) => {
                 if !(min..=max).contains(&(list.len() as u64)) {

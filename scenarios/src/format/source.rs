@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest scenario file that is read, in bytes.
 pub const MAX_FILE: u64 = 16 << 20;
@@ -12,6 +12,8 @@ pub const MAX_FILE: u64 = 16 << 20;
 pub struct Source {
     name: String,
     text: String,
+    /// Where the file is, if it is one.
+    folder: Option<PathBuf>,
 }
 
 /// Why a file could not be read.
@@ -82,7 +84,11 @@ impl Source {
                 });
             }
         };
-        Ok(Source { name, text })
+        Ok(Source {
+            name,
+            text,
+            folder: None,
+        })
     }
 
     /// Reads the file at `path`, which is shown as it is given.
@@ -101,7 +107,16 @@ impl Source {
         file.take(MAX_FILE + 1)
             .read_to_end(&mut bytes)
             .map_err(io)?;
-        Source::new(name, bytes)
+        let folder = path.parent().map(Path::to_path_buf);
+        Ok(Source {
+            folder,
+            ..Source::new(name, bytes)?
+        })
+    }
+
+    /// The folder of the file; nothing if it was read from memory.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
     }
 
     /// The name to show it by.

@@ -3,6 +3,7 @@
 use super::diagnostic::{Diagnostics, Origin, Sink};
 use super::document::{Node, Table, Value};
 use super::expect::{self, Condition};
+use super::folder::Folder;
 use super::path;
 use super::points::{self, Combination};
 use super::reader::Reader;
@@ -261,12 +262,12 @@ pub(super) fn plan(
     many: bool,
 ) -> Result<Plan, Diagnostics> {
     let sink = Sink::default();
-    let plan = build(document, settings, many, &sink);
+    let plan = build(document, &Folder::of(source), settings, many, &sink);
     sink.finish(source, settings)?;
     Ok(plan)
 }
 
-fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan {
+fn build(document: &Table, folder: &Folder, settings: &[String], many: bool, sink: &Sink) -> Plan {
     let mut base = document.clone();
     let file = match base.take("sweep") {
         None => Sweep::default(),
@@ -359,7 +360,7 @@ fn build(document: &Table, settings: &[String], many: bool, sink: &Sink) -> Plan
                 .into_iter()
                 .chain(picked.iter().map(|n| bare(n)))
                 .collect(),
-            scenario: scenario::read(&table, sink),
+            scenario: scenario::read(&table, folder, sink),
             skipped: 0,
         });
         combinations.push(combination);

@@ -1,7 +1,9 @@
 //! `[[traffic]]`: who sends what to whom.
 
 use super::choices::choices;
-use super::diagnostic::{Origin, Sink, hint};
+use super::diagnostic::{Origin, Sink};
+use super::folder::Folder;
+use super::pattern::{self, Collective, Pattern};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::topology::Network;
@@ -39,6 +41,9 @@ impl Operation {
     }
 }
 
+/// Requests that a host of a collective has outstanding on a queue pair at most.
+const COLLECTIVE_DEPTH: u32 = 16;
+const SIZE: Kind = Kind::Size(0, 1 << 31);
 const RECEIVING: &[&str] = &["send", "send-imm", "write-imm"];
 
 pub(super) static TRAFFIC: Section = Section {
@@ -53,50 +58,66 @@ pub(super) static TRAFFIC: Section = Section {
             "`traffic-0`, `traffic-1`, ...",
             "What it is called in expectations, paths and the report.",
         ),
-        Key::required(
+        pattern::PATTERN,
+        Key::optional(
             "from",
-            Kind::Names,
-            "The host that posts the requests; of a list, each one does.",
-        ),
-        Key::required(
+            Kind::CountOrNames(1, 8192),
+            "required with `pairs`, otherwise all others",
+            "The host that posts the requests; of a list, each one does; of a number, so many of the first \
+             ones.",
+        )
+        .only("pattern", pattern::FROM),
+        Key::optional(
             "to",
             Kind::Names,
+            "required, but with `poisson` all",
             "The host they go to; of a list, each one gets them. A host does not send to itself.",
-        ),
+        )
+        .only("pattern", pattern::FROM),
+        pattern::HOSTS,
+        pattern::BY,
+        pattern::FILE,
         Key::required(
             "operation",
             Kind::Choice(Operation::NAMES),
             "What each request does. In a `read` the data flows from `to` to `from`.",
         ),
-        Key::required(
+        Key::optional(
             "size",
-            Kind::Size(0, 1 << 31),
-            "Bytes of each message. A number without a unit is in bytes.",
-        ),
+            SIZE,
+            "required, but with `file` and `poisson`",
+            "Bytes of each message; of an all-reduce, those that are reduced; of a parameter server, those \
+             that each worker hands over. A number without a unit is in bytes.",
+        )
+        .only("pattern", pattern::SIZED),
         Key::optional(
             "count",
             Kind::Count(1, 1 << 40),
             "1, unless there is a `duration`",
-            "Messages of each queue pair.",
-        ),
+            "Messages of each queue pair; with `poisson`, flows in all.",
+        )
+        .only("pattern", pattern::AMOUNT),
         Key::optional(
             "duration",
             Kind::Span(1, 1_000_000_000_000_000),
             "until `count` is reached",
-            "New messages are posted for this long instead of a count.",
-        ),
+            "New messages are posted, or flows arrive, for this long instead of a count.",
+        )
+        .only("pattern", pattern::AMOUNT),
         Key::with(
             "depth",
             Kind::Count(1, MAX_WR as u64),
             "1",
             "Requests of a queue pair that are outstanding at the same time.",
-        ),
+        )
+        .only("pattern", pattern::FLOWS),
         Key::with(
             "qps",
             Kind::Count(1, 65_536),
             "1",
             "Queue pairs between each two hosts; at most 131072 of all loads together.",
-        ),
+        )
+        .only("pattern", pattern::FLOWS),
         Key::with(
             "start",
             Kind::Span(0, 1_000_000_000_000_000),
@@ -130,7 +151,18 @@ pub(super) static TRAFFIC: Section = Section {
             Kind::Count(1, MAX_WR as u64),
             "1",
             "Every n-th request asks for a completion. At most `depth`.",
-        ),
+        )
+        .only("pattern", pattern::FLOWS),
+        pattern::JITTER,
+        pattern::LOAD,
+        pattern::SIZES,
+        pattern::ITERATIONS,
+        pattern::COMPUTE,
+        pattern::SLOW,
+        pattern::SLOWDOWN,
+        pattern::RINGS,
+        pattern::REPLY,
+        pattern::PARALLEL,
     ],
 };
 
@@ -141,6 +173,12 @@ pub struct Traffic {
     pub name: String,
     /// Indices of the hosts that post and of the hosts they address, for each pair.
     pub pairs: Vec<(usize, usize)>,
+    /// What the flow of each pair is like, if they differ; otherwise empty.
+    pub own: Vec<Own>,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// What waits for what, if it is a collective.
+    pub collective: Option<Collective>,
     /// What each request does.
     pub operation: Operation,
     /// Bytes of each message.
@@ -163,6 +201,36 @@ pub struct Traffic {
     pub signalled_every: u32,
 }
 
+/// What the flow of one pair of hosts is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Own {
+    /// Bytes of each message.
+    pub size: Size,
+    /// From the start of the load to its own.
+    pub start: Span,
+    /// What each request does.
+    pub operation: Operation,
+}
+
+impl Traffic {
+    /// What the flow of the `n`-th pair is like.
+    pub fn flow(&self, n: usize) -> Own {
+        self.own.get(n).copied().unwrap_or(Own {
+            size: self.size,
+            start: Span::ZERO,
+            operation: self.operation,
+        })
+    }
+
+    /// Receives kept posted for the flow of the `n`-th pair.
+    pub fn receives(&self, n: usize) -> u32 {
+        match self.flow(n).operation.needs_receive() {
+            true => self.recv_depth,
+            false => 0,
+        }
+    }
+}
+
 /// When a load ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
@@ -176,7 +244,12 @@ pub enum Amount {
 pub const MAX_QUEUE_PAIRS: u64 = 1 << 17;
 
 /// Reads the loads.
-pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Traffic> {
+pub(super) fn read(
+    root: &Reader<'_>,
+    network: &Network,
+    folder: &Folder,
+    sink: &Sink,
+) -> Vec<Traffic> {
     let mut all: Vec<Traffic> = Vec::new();
     let (mut total, mut told) = (0u64, false);
     for (n, (table, origin)) in root.tables("traffic").into_iter().enumerate() {
@@ -186,30 +259,37 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
         if network.hosts.contains(&name) {
             reader.say("name", "is the name of a host");
         }
-        let from = hosts(&reader, "from", network);
-        let to = hosts(&reader, "to", network);
+        let operation: Operation = reader.get("operation");
+        let pattern: Pattern = reader.get("pattern");
         let qps: u32 = reader.get("qps");
-        total = total.saturating_add(from.len() as u64 * to.len() as u64 * u64::from(qps));
-        let mut pairs = Vec::new();
-        if total <= MAX_QUEUE_PAIRS {
-            for &a in &from {
-                pairs.extend(to.iter().filter(|&&b| b != a).map(|&b| (a, b)));
-            }
-        } else if !told {
+        if !reader.has("size") && pattern::SIZED.contains(&pattern.name()) {
+            let told = format!("{} has no \"size\", which must be {}", reader.label(), SIZE);
+            sink.say(origin, told);
+        }
+        let flows = pattern::Context {
+            reader: &reader,
+            network,
+            folder,
+            name: &name,
+            seed: root.get("seed"),
+            operation,
+            qps,
+        }
+        .flows();
+        let qps = flows.qps.unwrap_or(qps);
+        total = total.saturating_add(flows.pairs.len() as u64 * u64::from(qps));
+        if total > MAX_QUEUE_PAIRS && !told {
             told = true;
             let message =
                 format!("makes {total} queue pairs in all; the limit is {MAX_QUEUE_PAIRS}");
             sink.say(origin, format!("{} {message}", reader.label()));
         }
-        if !told && pairs.is_empty() && !from.is_empty() && !to.is_empty() {
-            reader.say("to", "is the host itself; a host does not send to itself");
-        }
+        let pairs = if told { Vec::new() } else { flows.pairs };
         let duration: Option<Span> = reader.opt("duration");
         if reader.has("count") && reader.has("duration") {
             reader.say("duration", "stands beside a \"count\"; give one of the two");
         }
         let count: Option<u64> = reader.opt("count");
-        let operation: Operation = reader.get("operation");
         let (depth, every) = (reader.get("depth"), reader.get("signalled-every"));
         // A depth that could not be read is 0, and was reported.
         if depth > 0 && every > depth {
@@ -219,19 +299,29 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Tra
             );
         }
         let recv_depth = reader.opt("recv-depth");
+        let depth = match flows.collective {
+            Some(_) => COLLECTIVE_DEPTH,
+            None => depth,
+        };
+        let needs_receive =
+            operation.needs_receive() || flows.own.iter().any(|own| own.operation.needs_receive());
         all.push(Traffic {
             name,
             pairs,
+            own: flows.own,
+            pattern,
+            collective: flows.collective,
             operation,
-            size: reader.get("size"),
-            amount: match duration {
-                Some(span) => Amount::For(span),
-                None => Amount::Messages(count.unwrap_or(1)),
+            size: flows.size.or_else(|| reader.opt("size")).unwrap_or(Size(0)),
+            amount: match (flows.messages, duration) {
+                (Some(n), _) => Amount::Messages(n),
+                (None, Some(span)) => Amount::For(span),
+                (None, None) => Amount::Messages(count.unwrap_or(1)),
             },
             depth,
             qps,
             start: reader.get("start"),
-            recv_depth: match operation.needs_receive() {
+            recv_depth: match needs_receive {
                 true => recv_depth.unwrap_or_else(|| depth.saturating_mul(2).min(MAX_WR)),
                 false => 0,
             },
@@ -252,15 +342,16 @@ pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Net
     let mut bytes = 0u64;
     for (n, load) in traffic.iter().enumerate() {
         let qps = u64::from(load.qps);
-        for &(from, to) in &load.pairs {
-            for (host, requests) in [(from, load.depth), (to, load.recv_depth)] {
+        for (n, &(from, to)) in load.pairs.iter().enumerate() {
+            let receives = load.receives(n);
+            for (host, requests) in [(from, load.depth), (to, receives)] {
                 totals[host].0 += qps;
                 totals[host].1 += qps * u64::from(requests);
             }
+            let slots = 1 + u64::from(receives.max(1));
+            let each = load.flow(n).size.0.saturating_mul(slots);
+            bytes = bytes.saturating_add(each.saturating_mul(qps));
         }
-        let slots = 1 + u64::from(load.recv_depth.max(1));
-        let each = load.size.0.saturating_mul(slots).saturating_mul(qps);
-        bytes = bytes.saturating_add(each.saturating_mul(load.pairs.len() as u64));
         let at = root.tables("traffic").get(n).map_or(Origin::FILE, |t| t.1);
         for &host in load.pairs.iter().flat_map(|(a, b)| [a, b]) {
             let name = &network.hosts[host];
@@ -286,26 +377,6 @@ pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Net
             return;
         }
     }
-}
-
-fn hosts(reader: &Reader<'_>, key: &'static str, network: &Network) -> Vec<usize> {
-    let names: Vec<String> = reader.get(key);
-    let mut found: Vec<usize> = Vec::new();
-    for name in names {
-        match network.hosts.iter().position(|h| *h == name) {
-            Some(n) if found.contains(&n) => reader.say(key, format!("has \"{name}\" twice")),
-            Some(n) => found.push(n),
-            None => {
-                let hint = hint(&name, network.hosts.iter().map(String::as_str));
-                let hint = match hint.is_empty() {
-                    true => format!("; the hosts are {}", list(&network.hosts)),
-                    false => hint,
-                };
-                reader.say(key, format!("names no host \"{name}\"{hint}"));
-            }
-        }
-    }
-    found
 }
 
 /// The first few names.

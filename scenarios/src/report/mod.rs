@@ -6,10 +6,12 @@
 //! |---|---|
 //! | `mod.rs` | the data |
 //! | [`latency`] | how latencies are gathered |
+//! | [`flows`] | flows of a load, rounds of a collective |
 //! | [`verdict`] | expectations against what was measured |
 //! | [`text`] | for people |
 //! | [`table`] | a sweep as a table, for people and as CSV |
 
+pub mod flows;
 pub mod latency;
 pub mod table;
 pub mod text;
@@ -18,6 +20,7 @@ pub mod verdict;
 use crate::format::expect::Of;
 use crate::format::topology::{Network, WayId};
 use crate::metric::{Metric, Unit};
+use flows::{CollectiveReport, FlowsReport, Slowdown};
 use latency::Latency;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -142,6 +145,12 @@ pub struct TrafficReport {
     /// From posting to completion; `None` if nothing completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Its flows one by one; nothing if it is a collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsReport>,
+    /// Its rounds, if it is a collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collective: Option<CollectiveReport>,
     /// What the queue pairs did, at both ends.
     pub counts: Counts,
 }
@@ -385,7 +394,48 @@ impl Run {
             _ => None,
         };
         let latencies = || loads.iter().filter_map(|t| t.latency.as_ref());
+        let flows = || loads.iter().filter_map(|t| t.flows.as_ref());
+        let count =
+            |f: fn(&FlowsReport) -> u64| flows().map(f).reduce(|a, b| a + b).map(|n| n as f64);
+        // Of several loads together only the extremes are known.
+        let one = match loads {
+            [one] => Some(one),
+            _ => None,
+        };
+        let completion = |f: fn(&Latency) -> u64| {
+            let times = one?.flows.as_ref()?.completion.as_ref()?;
+            Some(f(times) as f64)
+        };
+        let slowdown = |f: fn(&Slowdown) -> f64| Some(f(one?.flows.as_ref()?.slowdown.as_ref()?));
+        let completions = || flows().filter_map(|f| f.completion.as_ref());
+        let slowdowns = || flows().filter_map(|f| f.slowdown.as_ref());
+        let rounds = |f: fn(&CollectiveReport) -> Option<u64>| {
+            f(one?.collective.as_ref()?).map(|n| n as f64)
+        };
         match metric {
+            M::Flows => count(|f| f.finished),
+            M::FlowsUnfinished => count(|f| f.count - f.finished),
+            M::FctMin => completions().map(|l| l.min_ps as f64).reduce(f64::min),
+            M::FctMax => completions().map(|l| l.max_ps as f64).reduce(f64::max),
+            M::FctMean => completion(|l| l.mean_ps),
+            M::FctP50 => completion(|l| l.p50_ps),
+            M::FctP90 => completion(|l| l.p90_ps),
+            M::FctP99 => completion(|l| l.p99_ps),
+            M::FctP999 => completion(|l| l.p999_ps),
+            M::SlowdownMin => slowdowns().map(|s| s.min).reduce(f64::min),
+            M::SlowdownMax => slowdowns().map(|s| s.max).reduce(f64::max),
+            M::SlowdownMean => slowdown(|s| s.mean),
+            M::SlowdownP50 => slowdown(|s| s.p50),
+            M::SlowdownP90 => slowdown(|s| s.p90),
+            M::SlowdownP99 => slowdown(|s| s.p99),
+            M::SlowdownP999 => slowdown(|s| s.p999),
+            M::Fairness => one?.flows.as_ref()?.fairness,
+            M::Iterations => rounds(|c| Some(c.iterations)),
+            M::IterationMin => rounds(|c| Some(c.iteration.as_ref()?.min_ps)),
+            M::IterationMean => rounds(|c| Some(c.iteration.as_ref()?.mean_ps)),
+            M::IterationMax => rounds(|c| Some(c.iteration.as_ref()?.max_ps)),
+            M::AlgorithmBandwidth => rounds(|c| c.algorithm_bps),
+            M::BusBandwidth => rounds(|c| c.bus_bps),
             M::Goodput => sum(|t| t.goodput_bps),
             M::GoodputShare => match loads {
                 [one] => one.goodput_share(),

@@ -9,6 +9,8 @@ const COLUMNS: &[(Value, &[&str])] = &[
     (Value::Metric(Metric::Goodput), &["goodput"]),
     (Value::Metric(Metric::GoodputShare), &["share"]),
     (Value::Law, &["law"]),
+    (Value::Metric(Metric::BusBandwidth), &["busbw"]),
+    (Value::Slowdown, &["slow-", "down", "p99"]),
     (Value::Metric(Metric::Retransmissions), &["resent"]),
     (Value::Metric(Metric::NaksSequence), &["NAKs"]),
     (Value::Metric(Metric::Timeouts), &["time-", "outs"]),
@@ -21,6 +23,8 @@ enum Value {
     Metric(Metric),
     /// The share of goodput that a law predicts.
     Law,
+    /// The 99th percentile of the slowdown of several flows; that of one says little.
+    Slowdown,
 }
 
 struct Column {
@@ -37,14 +41,18 @@ impl Column {
         match (self.value, &self.of) {
             (Value::Metric(metric), of) => run.measure(metric, of),
             (Value::Law, Of::Traffic(n)) => run.traffic.get(*n)?.law_share,
-            (Value::Law, _) => None,
+            (Value::Slowdown, Of::Traffic(n)) => {
+                let flows = run.traffic.get(*n)?.flows.as_ref()?;
+                (flows.count > 1).then_some(flows.slowdown?.p99)
+            }
+            (Value::Law | Value::Slowdown, _) => None,
         }
     }
 
     const fn unit(&self) -> Unit {
         match self.value {
             Value::Metric(metric) => metric.unit(),
-            Value::Law => Unit::Ratio,
+            Value::Law | Value::Slowdown => Unit::Ratio,
         }
     }
 }
@@ -58,6 +66,7 @@ fn columns(report: &Report) -> Vec<Column> {
             let name = match value {
                 Value::Metric(metric) => metric.name(),
                 Value::Law => "law",
+                Value::Slowdown => Metric::SlowdownP99.name(),
             };
             let mut heading: Vec<_> = heading.iter().map(|s| s.to_string()).collect();
             let name = match loads.len() {

@@ -1,5 +1,6 @@
 //! A report for people, in a hundred columns.
 
+use super::latency::Latency;
 use super::table::{self, grid};
 use super::verdict::Judgement;
 use super::{Ended, FaultReport, Report, Run, WayReport, show};
@@ -351,6 +352,7 @@ fn write_loads(out: &mut String, run: &Run) {
         "completions",
     ];
     section(out, &head, rows, &[0, 9]);
+    write_flows(out, run);
     for load in &run.traffic {
         let Some(share) = load.goodput_share() else {
             continue;
@@ -365,6 +367,76 @@ fn write_loads(out: &mut String, run: &Run) {
             let _ = write!(out, "; the law says {:.2}%", law * 100.0);
         }
         out.push('\n');
+    }
+}
+
+/// Flows of loads that have several, and the rounds of collectives.
+fn write_flows(out: &mut String, run: &Run) {
+    let ratio = |value: f64| show(Some(value), Unit::Ratio);
+    let span = |ps: u64| show(Some(ps as f64), Unit::Span);
+    let flows = run.traffic.iter().filter_map(|load| {
+        let flows = load.flows.as_ref().filter(|f| f.count > 1)?;
+        let (times, slow) = (flows.completion?, flows.slowdown?);
+        Some(vec![
+            load.name.clone(),
+            format!("{}/{}", flows.finished, flows.count),
+            span(times.min_ps),
+            span(times.p50_ps),
+            span(times.p99_ps),
+            span(times.max_ps),
+            ratio(slow.p50),
+            ratio(slow.p99),
+            ratio(slow.max),
+            flows.fairness.map_or_else(|| "-".to_string(), ratio),
+        ])
+    });
+    let flows: Vec<_> = flows.collect();
+    if !flows.is_empty() {
+        let head = [
+            "load",
+            "flows",
+            "fct min",
+            "p50",
+            "p99",
+            "max",
+            "slowdown p50",
+            "p99",
+            "max",
+            "fairness",
+        ];
+        section(out, &head, flows, &[0]);
+    }
+    let rate = |bps: Option<u64>| show(bps.map(|b| b as f64), Unit::Rate);
+    let rounds = run.traffic.iter().filter_map(|load| {
+        let c = load.collective.as_ref()?;
+        let time = c.iteration.as_ref();
+        let time = |f: fn(&Latency) -> u64| show(time.map(|l| f(l) as f64), Unit::Span);
+        Some(vec![
+            load.name.clone(),
+            c.members.to_string(),
+            Unit::Size.show(c.bytes as f64),
+            c.iterations.to_string(),
+            time(|l| l.min_ps),
+            time(|l| l.mean_ps),
+            time(|l| l.max_ps),
+            rate(c.algorithm_bps),
+            rate(c.bus_bps),
+        ])
+    });
+    let rounds: Vec<_> = rounds.collect();
+    if !rounds.is_empty() {
+        let head = [
+            "collective",
+            "hosts",
+            "bytes",
+            "iterations",
+            "min",
+            "mean",
+            "max",
+            "algbw",
+            "busbw",
+        ];
+        section(out, &head, rounds, &[0]);
     }
 }
 

@@ -336,6 +336,8 @@ mod tests {
                 received: 0,
                 damaged: 0,
                 latency: None,
+                flows: None,
+                collective: None,
                 counts: Counts::default(),
             }],
             hosts: network

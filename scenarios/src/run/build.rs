@@ -1,6 +1,7 @@
 //! From a scenario to a network of cards with its faults and loads.
 
 use super::RunError;
+use super::collective;
 use super::watch::{Recording, Watch};
 use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
@@ -27,6 +28,9 @@ pub(super) struct Built {
     pub(super) network: Network<Machine, Watch>,
     /// The flows of each load: pair of hosts by pair, `qps` each.
     pub(super) flows: Vec<Vec<FlowId>>,
+    /// The members of each load that go through rounds, if it is a collective, and their places on their
+    /// hosts.
+    pub(super) members: Vec<Vec<(HostId, usize)>>,
     /// The faults, those of the file first, then one for each direction of a link with a loss.
     pub(super) faults: Vec<Injected>,
 }
@@ -116,11 +120,16 @@ pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Bui
     for load in &scenario.traffic {
         flows.push(connect(&mut network, scenario, load)?);
     }
+    let members = scenario.traffic.iter().zip(&flows);
+    let members = members
+        .map(|(load, flows)| collective::enlist(&mut network, load, flows))
+        .collect();
     let faults = inject(&mut network, scenario, &flows)?;
     network.observer_mut().know(&faults);
     Ok(Built {
         network,
         flows,
+        members,
         faults,
     })
 }
@@ -129,8 +138,8 @@ pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Bui
 fn completions(scenario: &Scenario) -> Vec<u32> {
     let mut all = vec![0u32; scenario.network.hosts.len()];
     for load in &scenario.traffic {
-        for &(from, to) in &load.pairs {
-            for (host, each) in [(from, load.depth), (to, load.recv_depth)] {
+        for (n, &(from, to)) in load.pairs.iter().enumerate() {
+            for (host, each) in [(from, load.depth), (to, load.receives(n))] {
                 all[host] = all[host].saturating_add(each.saturating_mul(load.qps));
             }
         }
@@ -168,12 +177,12 @@ fn connect(
     load: &Traffic,
 ) -> Result<Vec<FlowId>, RunError> {
     let mut flows = Vec::new();
-    for &(from, to) in &load.pairs {
+    for (n, &(from, to)) in load.pairs.iter().enumerate() {
         for qp in 0..load.qps {
             let hosts = &scenario.network.hosts;
             let name = format!("{} {}->{} {qp}", load.name, hosts[from], hosts[to]);
-            let own = flow(scenario, load, name, &scenario.cards[from]);
-            let peer = flow(scenario, load, String::new(), &scenario.cards[to]);
+            let own = flow(scenario, load, n, name, &scenario.cards[from]);
+            let peer = flow(scenario, load, n, String::new(), &scenario.cards[to]);
             // As programs agree on when they connect.
             let reads = own.max_rd_atomic.min(peer.max_rd_atomic);
             let [own, peer] = [own, peer].map(|spec| FlowSpec {
@@ -191,16 +200,17 @@ fn connect(
     Ok(flows)
 }
 
-/// A flow of a load as the card at one end sets it up.
-fn flow(scenario: &Scenario, load: &Traffic, name: String, card: &Card) -> FlowSpec {
-    let operation = match load.operation {
+/// The flow of the `n`-th pair of a load as the card at one end sets it up.
+fn flow(scenario: &Scenario, load: &Traffic, n: usize, name: String, card: &Card) -> FlowSpec {
+    let own = load.flow(n);
+    let operation = match own.operation {
         Operation::Send => FlowOperation::Send,
         Operation::SendImm => FlowOperation::SendImmediate,
         Operation::Write => FlowOperation::Write,
         Operation::WriteImm => FlowOperation::WriteImmediate,
         Operation::Read => FlowOperation::Read,
     };
-    let start = Time::ZERO + load.start;
+    let start = Time::ZERO + load.start + own.start;
     let (count, stop) = match load.amount {
         Amount::Messages(n) => (n, Time::NEVER),
         Amount::For(span) => (u64::MAX, start + span),
@@ -212,7 +222,7 @@ fn flow(scenario: &Scenario, load: &Traffic, name: String, card: &Card) -> FlowS
         stop,
         signal_every: load.signalled_every,
         sges: load.sge,
-        recv_depth: load.recv_depth,
+        recv_depth: load.receives(n),
         recv_start: start + load.recv_delay,
         carried: scenario.payload == Payload::Data,
         // The reader takes no other MTU, and no message above 2 GiB.
@@ -226,7 +236,7 @@ fn flow(scenario: &Scenario, load: &Traffic, name: String, card: &Card) -> FlowS
         max_rd_atomic: card.max_rd_atomic,
         ..FlowSpec::new(
             operation,
-            u32::try_from(load.size.0).unwrap_or(u32::MAX),
+            u32::try_from(own.size.0).unwrap_or(u32::MAX),
             count,
         )
     }

@@ -1,6 +1,7 @@
 //! From a network that has run to the report of the run.
 
 use super::build::{Built, Injected};
+use super::flows;
 use super::watch::Watch;
 use crate::format::{Point, Scenario};
 use crate::report::latency::Recorder;
@@ -55,12 +56,12 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
 pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficReport {
     let load = &scenario.traffic[n];
     let network = &built.network;
-    let flows = built.flows.get(n).map_or(&[][..], Vec::as_slice);
+    let ids = built.flows.get(n).map_or(&[][..], Vec::as_slice);
     let mut report = TrafficReport {
         name: load.name.clone(),
         operation: load.operation,
         size: load.size.0,
-        queue_pairs: flows.len() as u64,
+        queue_pairs: ids.len() as u64,
         goodput_bps: 0,
         clean_goodput_bps: None,
         law_share: None,
@@ -72,11 +73,13 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         received: 0,
         damaged: 0,
         latency: None,
+        flows: flows::report(scenario, built, n),
+        collective: flows::rounds(scenario, built, n),
         counts: Counts::default(),
     };
     let mut latencies = Recorder::default();
     let mut last = Time::ZERO + load.start;
-    for &id in flows {
+    for &id in ids {
         let stats = machine::stats(network, id);
         let mut completed = 0;
         for (status, count) in stats.completed.iter() {

@@ -4,12 +4,16 @@
 //! |---|---|
 //! | this one | one run after the other, several at a time |
 //! | `build` | from a scenario to a network of cards with its faults and loads |
+//! | `collective` | from a load to the members of a collective on their hosts |
+//! | `flows` | flows and rounds one by one, and the files that tell of them |
 //! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
 //! | `measure` | from a network that has run to the report of the run |
 //! | `recordings` | which captures are made, and what their files are called |
 //! | `twins` | the runs without loss that goodput is compared with |
 
 mod build;
+mod collective;
+mod flows;
 mod measure;
 mod recordings;
 mod twins;
@@ -25,7 +29,7 @@ use softroce_sim::fabric::machine::{FlowError, Machine};
 use softroce_sim::time::{Span, Time};
 use std::cmp::Reverse;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use watch::{Recording, Watch};
@@ -74,6 +78,14 @@ pub enum RunError {
     /// A link to record is not there.
     #[error("no link is called \"{0}\"")]
     UnknownLink(String),
+    /// A table of flows or of goodput cannot be written.
+    #[error("{}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A capture cannot be written.
     #[error("{}: {source}", path.display())]
     Capture {
@@ -116,7 +128,8 @@ pub fn run(
     for (n, point) in plan.points.iter().enumerate() {
         let place = (plan.points.len() > 1).then_some((n, plan.points.len()));
         let recordings = recordings::of(name, &point.scenario, place, options)?;
-        jobs.push(Job::Point(point, recordings));
+        let tables = recordings::tables(name, place, options);
+        jobs.push(Job::Point(point, recordings, tables));
     }
     jobs.extend(twins.scenarios.iter().map(Job::Twin));
     let (mut runs, mut clean) = (Vec::new(), Vec::new());
@@ -140,8 +153,8 @@ pub fn run(
 
 /// Something to run.
 enum Job<'a> {
-    /// A point of the plan, and what is recorded of it.
-    Point(&'a Point, Vec<Recording>),
+    /// A point of the plan, what is recorded of it, and what its tables are called, if there are any.
+    Point(&'a Point, Vec<Recording>, Option<PathBuf>),
     /// A scenario without loss, for its goodput.
     Twin(&'a Scenario),
 }
@@ -150,7 +163,7 @@ impl Job<'_> {
     /// How far it goes at most. A twin with endless loads ends long before.
     fn stop(&self) -> Span {
         match self {
-            Job::Point(point, _) => point.scenario.stop,
+            Job::Point(point, ..) => point.scenario.stop,
             Job::Twin(_) => Span::ZERO,
         }
     }
@@ -192,7 +205,9 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<O
                 {
                     let part = meter.part();
                     let result = match job {
-                        Job::Point(point, recordings) => point_run(point, recordings, part),
+                        Job::Point(point, recordings, tables) => {
+                            point_run(point, recordings, tables.as_deref(), part)
+                        }
                         Job::Twin(scenario) => twins::run(scenario, part).map(Outcome::Clean),
                     };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
@@ -272,12 +287,24 @@ impl Drop for Part<'_> {
 fn point_run(
     point: &Point,
     recordings: &[Recording],
+    tables: Option<&Path>,
     mut part: Part<'_>,
 ) -> Result<Outcome, RunError> {
     let scenario = &point.scenario;
     let mut built = build::build(scenario, recordings)?;
     let stop = Time::ZERO + scenario.stop;
-    let ended = go(&mut built.network, scenario, stop, &mut part);
+    let mut series = flows::Series::default();
+    let ended = sampled(&mut built, scenario, stop, &mut series, &mut part);
+    let table = |what: &str| {
+        let name = tables.and_then(Path::file_name)?.to_string_lossy();
+        Some(tables?.with_file_name(format!("{name}-{what}.csv")))
+    };
+    if let (Some(path), true) = (table("flows"), scenario.flow_table) {
+        flows::write_table(scenario, &built, &path)?;
+    }
+    if let (Some(path), Some(_)) = (table("series"), scenario.sample) {
+        series.write(scenario, &path)?;
+    }
     let mut run = measure::run(point, &built, ended);
     let (watch, _) = built.network.into_parts();
     for (recording, frames) in watch.finish()? {
@@ -290,6 +317,34 @@ fn point_run(
         });
     }
     Ok(Outcome::Run(Box::new(run)))
+}
+
+/// Runs to `stop`, with a sample of the goodput as often as the scenario asks for one.
+fn sampled(
+    built: &mut build::Built,
+    scenario: &Scenario,
+    stop: Time,
+    series: &mut flows::Series,
+    part: &mut Part<'_>,
+) -> Ended {
+    if let Some(every) = scenario.sample {
+        let mut at = Time::ZERO + every;
+        while at < stop && !series.is_full() {
+            match go(&mut built.network, scenario, at, part) {
+                Ended::Stop => series.note(built),
+                ended => {
+                    series.note(built);
+                    return ended;
+                }
+            }
+            at += every;
+        }
+    }
+    let ended = go(&mut built.network, scenario, stop, part);
+    if scenario.sample.is_some() && !series.is_full() {
+        series.note(built);
+    }
+    ended
 }
 
 /// Events between two looks at how far a run is: a fraction of a second.

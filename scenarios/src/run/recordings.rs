@@ -4,6 +4,7 @@ use super::watch::Recording;
 use super::{Options, RunError};
 use crate::format::Scenario;
 use crate::format::fault::Capture;
+use std::path::PathBuf;
 
 /// The captures of one run of the scenario `name`, which has `place` among so many points: those that
 /// the file names, then those that the options name. A link that is recorded in full already is not
@@ -41,10 +42,7 @@ pub(super) fn of(
             packets: None,
         });
     }
-    let prefix = match place {
-        None => name.to_string(),
-        Some((n, of)) => format!("{name}-{:0width$}", n + 1, width = of.to_string().len()),
-    };
+    let prefix = prefix(name, place);
     Ok(captures
         .into_iter()
         .map(|capture| {
@@ -57,4 +55,22 @@ pub(super) fn of(
             }
         })
         .collect())
+}
+
+/// What files of one run are called in front.
+fn prefix(name: &str, place: Option<(usize, usize)>) -> String {
+    match place {
+        None => name.to_string(),
+        Some((n, of)) => format!("{name}-{:0width$}", n + 1, width = of.to_string().len()),
+    }
+}
+
+/// What the tables of one run are called in front, with their folder; nothing if there is none.
+pub(super) fn tables(
+    name: &str,
+    place: Option<(usize, usize)>,
+    options: &Options,
+) -> Option<PathBuf> {
+    let dir = options.out.as_ref()?;
+    Some(dir.join(prefix(name, place)))
 }
