@@ -2,9 +2,11 @@
 
 use crate::format::Scenario;
 use crate::format::fault::{Action, PacketClass, Pick};
+use crate::format::pattern::CollectiveKind;
 use crate::format::topology::WayId;
 use crate::format::traffic::Traffic;
-use crate::path::{Neighbours, wire_bytes};
+use crate::path::{Neighbours, one_way, wire_bytes};
+use crate::units::Span;
 
 /// What the go-back-N law takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -80,6 +82,70 @@ impl GoBackN {
                 .ack_timeout()
                 .map_or(f64::INFINITY, |t| t.as_ps() as f64 / each),
         })
+    }
+}
+
+/// What the law of an all-reduce around a ring takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RingAllReduce {
+    /// Hosts.
+    pub hosts: usize,
+    /// Bytes that are reduced.
+    pub bytes: u64,
+    /// What the slowest host computes before it begins.
+    pub compute: Span,
+    /// The longest time that a chunk takes from one host to the next: 1/N of the bytes with their frames at
+    /// the slowest link of the path, and the latency of the path.
+    pub step: Span,
+}
+
+impl RingAllReduce {
+    /// Works out the parameters for a load of a scenario, alone in its network. `None` if it is no
+    /// all-reduce.
+    pub fn of(scenario: &Scenario, traffic: &Traffic) -> Option<RingAllReduce> {
+        let collective = traffic.collective.as_ref()?;
+        let CollectiveKind::AllReduce { rings } = collective.kind else {
+            return None;
+        };
+        let network = &scenario.network;
+        let neighbours = Neighbours::new(network);
+        let mut step = Span::ZERO;
+        for &(from, to) in &traffic.pairs {
+            let way = neighbours.tree(from).to(to)?;
+            let card = scenario.cards.get(from)?;
+            // The chunks of rings side by side go one after the other, as messages of one flow would.
+            let rings = u64::from(rings);
+            let size = traffic.size.0;
+            let time = one_way(network, card, &way, traffic.operation, size, rings);
+            step = step.max(time);
+        }
+        Some(RingAllReduce {
+            hosts: collective.members.len(),
+            bytes: collective.bytes.0,
+            compute: collective.members.iter().map(|m| m.1).max()?,
+            step,
+        })
+    }
+
+    /// The time of the communication, 2 (N - 1) steps, in picoseconds. ACKs are left out.
+    fn time(&self) -> f64 {
+        2.0 * (self.hosts as f64 - 1.0) * self.step.as_ps() as f64
+    }
+
+    /// The time of an iteration in picoseconds.
+    pub fn iteration(&self) -> f64 {
+        self.compute.as_ps() as f64 + self.time()
+    }
+
+    /// The bytes over the time of the communication, in bits per second.
+    pub fn algorithm_bps(&self) -> f64 {
+        self.bytes as f64 * 8e12 / self.time()
+    }
+
+    /// That times 2 (N - 1) / N.
+    pub fn bus_bps(&self) -> f64 {
+        let n = self.hosts as f64;
+        self.algorithm_bps() * 2.0 * (n - 1.0) / n
     }
 }
 

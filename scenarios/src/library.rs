@@ -20,7 +20,15 @@ macro_rules! library {
     };
 }
 
-library!["livelock", "loss-cliff", "loss-reaction", "two-hosts"];
+library![
+    "allreduce-ring",
+    "incast",
+    "livelock",
+    "loss-cliff",
+    "loss-reaction",
+    "push-vs-pull",
+    "two-hosts"
+];
 
 /// The scenario called `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {

@@ -109,43 +109,52 @@ pub(crate) fn ideal(
     size: u64,
     count: u64,
 ) -> Span {
-    let links: Vec<(Rate, Span)> = way
-        .iter()
-        .map(|w| (network.links[w.link].rate, network.links[w.link].delay))
-        .collect();
-    let single = |bytes: u64| -> u64 {
-        let each = links
-            .iter()
-            .map(|&(rate, delay)| time(rate, bytes) + delay.as_ps());
-        each.fold(0, u64::saturating_add)
+    // What goes the other way.
+    let other = match operation {
+        Operation::Read => wire_bytes(card, RETH, 0),
+        _ => wire_bytes(card, AETH, 0),
     };
-    // Headers of the first, the last and all packets, and what goes the other way.
-    let (first, last, all, other) = match operation {
-        Operation::Send => (0, 0, 0, wire_bytes(card, AETH, 0)),
-        Operation::SendImm => (0, IMMEDIATE, 0, wire_bytes(card, AETH, 0)),
-        Operation::Write => (RETH, 0, 0, wire_bytes(card, AETH, 0)),
-        Operation::WriteImm => (RETH, IMMEDIATE, 0, wire_bytes(card, AETH, 0)),
-        // Middle responses have no AETH.
-        Operation::Read => (AETH, AETH, 0, wire_bytes(card, RETH, 0)),
+    let back = links(network, way).into_iter();
+    let back = back.map(|(rate, delay)| time(rate, other).saturating_add(delay.as_ps()));
+    let back = Span::from_ps(back.fold(0, u64::saturating_add));
+    one_way(network, card, way, operation, size, count) + back
+}
+
+/// As [`ideal`], but only until the last frame of the data has arrived.
+pub(crate) fn one_way(
+    network: &Network,
+    card: &Card,
+    way: &[WayId],
+    operation: Operation,
+    size: u64,
+    count: u64,
+) -> Span {
+    // Headers that the first and the last packet have.
+    let (first, last, only) = match operation {
+        Operation::Send => (0, 0, 0),
+        Operation::SendImm => (0, IMMEDIATE, IMMEDIATE),
+        Operation::Write => (RETH, 0, RETH),
+        Operation::WriteImm => (RETH, IMMEDIATE, RETH + IMMEDIATE),
+        Operation::Read => (AETH, AETH, AETH),
     };
     let mtu = u64::from(card.mtu).max(1);
     let packets = size.div_ceil(mtu).max(1);
     let rest = size - (packets - 1) * mtu;
-    let mut pipeline = Pipeline::new(links.clone());
+    let mut pipeline = Pipeline::new(links(network, way));
     if packets == 1 {
-        let both = match operation {
-            Operation::Read => AETH,
-            _ => first + last,
-        };
-        pipeline.push(wire_bytes(card, all + both, rest), 1);
+        pipeline.push(wire_bytes(card, only, rest), 1);
     } else {
-        pipeline.push(wire_bytes(card, all + first, mtu), 1);
-        pipeline.push(wire_bytes(card, all, mtu), packets - 2);
-        pipeline.push(wire_bytes(card, all + last, rest), 1);
+        pipeline.push(wire_bytes(card, first, mtu), 1);
+        pipeline.push(wire_bytes(card, 0, mtu), packets - 2);
+        pipeline.push(wire_bytes(card, last, rest), 1);
     }
     let more = pipeline.sent.saturating_mul(count.saturating_sub(1));
-    let data = pipeline.end().saturating_add(more);
-    Span::from_ps(data.saturating_add(single(other)))
+    Span::from_ps(pipeline.end().saturating_add(more))
+}
+
+fn links(network: &Network, way: &[WayId]) -> Vec<(Rate, Span)> {
+    let of = |w: &WayId| &network.links[w.link];
+    way.iter().map(|w| (of(w).rate, of(w).delay)).collect()
 }
 
 /// Picoseconds that `bytes` take, rounded down.

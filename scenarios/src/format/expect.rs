@@ -3,6 +3,7 @@
 use super::choices::choices;
 use super::diagnostic::{Origin, Sink, hint};
 use super::document::{Node, Table, Value};
+use super::pattern::Pattern;
 use super::reader::{Field, Reader};
 use super::scenario::Scenario;
 use super::schema::{Key, Kind, Section};
@@ -11,10 +12,28 @@ use crate::metric::{Metric, Scope, Unit};
 use crate::units::{Rate, Ratio, Size, Span};
 
 choices! {
-    /// A formula that predicts a goodput.
+    /// A formula that predicts what is measured.
     pub enum Law {
         /// The share that go-back-N keeps under loss: 1 / (1 + p W + p (p + q) T).
         GoBackN = "go-back-n",
+        /// The time of an all-reduce around a ring: 2 (N - 1) a + 2 (N - 1) / N S / B.
+        Ring = "ring",
+    }
+}
+
+impl Law {
+    /// The metrics that it predicts.
+    const fn metrics(self) -> &'static [Metric] {
+        match self {
+            Law::GoBackN => &[Metric::Goodput, Metric::GoodputShare],
+            Law::Ring => &[
+                Metric::IterationMin,
+                Metric::IterationMean,
+                Metric::IterationMax,
+                Metric::AlgorithmBandwidth,
+                Metric::BusBandwidth,
+            ],
+        }
     }
 }
 
@@ -110,7 +129,8 @@ static OPERAND: Section = Section {
             "law",
             Kind::Choice(Law::NAMES),
             "none",
-            "What a formula predicts for the load; only for `goodput` and `goodput-share`.",
+            "What a formula predicts for the load: `go-back-n` a `goodput` or `goodput-share`, `ring` an \
+             `iteration`, `algbw` or `busbw`.",
         ),
         Key::with("times", Kind::Ratio, "1", "All this, times a factor."),
     ],
@@ -472,17 +492,23 @@ impl Context<'_> {
         let reader = Reader::new(&OPERAND, table, origin, label, self.reader.sink);
         let times = reader.get("times");
         if let Some(law) = reader.opt::<Law>("law") {
-            if !matches!(self.metric, Metric::Goodput | Metric::GoodputShare) {
-                reader.say(
-                    "law",
-                    format!("predicts a goodput, not \"{}\"", self.metric),
-                );
+            if !law.metrics().contains(&self.metric) {
+                let known: Vec<_> = law.metrics().iter().map(|m| m.name()).collect();
+                let known = known.join(", ");
+                reader.say("law", format!("predicts {known}, not \"{}\"", self.metric));
             }
             let loads = match *self.of {
                 Of::Traffic(n) => &self.scenario.traffic[n..=n],
                 _ => &self.scenario.traffic[..],
             };
             match loads {
+                [one] if law == Law::Ring => {
+                    if one.pattern != Pattern::AllReduce {
+                        let message =
+                            format!("is for an all-reduce, which \"{}\" is not", one.name);
+                        reader.say("law", message);
+                    }
+                }
                 [one] if one.operation.sends_data() => {}
                 [one] => reader.say(
                     "law",

@@ -4,7 +4,7 @@ use super::{Report, Run, show};
 use crate::format::Plan;
 use crate::format::Scenario;
 use crate::format::expect::{Check, Expectation, Law, Of, Operand};
-use crate::law::GoBackN;
+use crate::law::{GoBackN, RingAllReduce};
 use crate::metric::Metric;
 use serde::Serialize;
 
@@ -62,11 +62,13 @@ pub fn needs_clean_run(scenario: &Scenario) -> bool {
             || e.check.operands().any(|o| {
                 matches!(
                     o,
-                    Operand::Law { .. }
-                        | Operand::Metric {
-                            metric: Metric::GoodputShare,
-                            ..
-                        }
+                    Operand::Law {
+                        law: Law::GoBackN,
+                        ..
+                    } | Operand::Metric {
+                        metric: Metric::GoodputShare,
+                        ..
+                    }
                 )
             })
     })
@@ -76,12 +78,15 @@ pub fn needs_clean_run(scenario: &Scenario) -> bool {
 fn predict(scenario: &Scenario, run: &mut Run) {
     for e in &scenario.expectations {
         for operand in e.check.operands() {
-            let Operand::Law { law, .. } = operand else {
+            let Operand::Law {
+                law: Law::GoBackN, ..
+            } = operand
+            else {
                 continue;
             };
             let index = load_of(e);
             if let Some(load) = run.traffic.get_mut(index) {
-                load.law_share = predicted(scenario, *law, index);
+                load.law_share = share(scenario, index);
             }
         }
     }
@@ -95,11 +100,19 @@ fn load_of(e: &Expectation) -> usize {
     }
 }
 
-/// The share of the loss-free goodput that a law leaves a load.
-fn predicted(scenario: &Scenario, law: Law, load: usize) -> Option<f64> {
-    match law {
-        Law::GoBackN => Some(GoBackN::of(scenario, scenario.traffic.get(load)?)?.share()),
-    }
+/// The share of the loss-free goodput that go-back-N leaves a load.
+fn share(scenario: &Scenario, load: usize) -> Option<f64> {
+    Some(GoBackN::of(scenario, scenario.traffic.get(load)?)?.share())
+}
+
+/// What the law of an all-reduce predicts for `metric`.
+fn ring(scenario: &Scenario, load: usize, metric: Metric) -> Option<f64> {
+    let law = RingAllReduce::of(scenario, scenario.traffic.get(load)?)?;
+    Some(match metric {
+        Metric::AlgorithmBandwidth => law.algorithm_bps(),
+        Metric::BusBandwidth => law.bus_bps(),
+        _ => law.iteration(),
+    })
 }
 
 fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Judgement {
@@ -176,10 +189,11 @@ fn evaluate(
         }
         Operand::Law { law, times } => {
             let index = load_of(e);
-            let share = predicted(scenario, *law, index)?;
-            let value = match e.metric {
-                Metric::GoodputShare => share,
-                _ => {
+            let value = match (law, e.metric) {
+                (Law::Ring, metric) => ring(scenario, index, metric)?,
+                (Law::GoBackN, Metric::GoodputShare) => share(scenario, index)?,
+                (Law::GoBackN, _) => {
+                    let share = share(scenario, index)?;
                     let load = runs.get(n)?.traffic.get(index)?;
                     let clean = load.clean_goodput_bps?;
                     share * clean as f64
