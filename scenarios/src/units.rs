@@ -464,9 +464,22 @@ impl Ratio {
         }
     }
 
+    /// One eighth.
+    pub const EIGHTH: Ratio = Ratio(0.125);
+
     /// The value.
     pub fn get(self) -> f64 {
         self.0
+    }
+
+    /// The value as a fraction of two numbers of 16 bits, the smallest there are; `None` if it is none.
+    pub fn fraction(self) -> Option<(u16, u16)> {
+        (1..=u16::MAX).find_map(|denominator| {
+            let numerator = (self.0 * f64::from(denominator)).round();
+            let same = numerator / f64::from(denominator) == self.0;
+            // In range, so nothing is cut off.
+            (same && numerator <= f64::from(u16::MAX)).then_some((numerator as u16, denominator))
+        })
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`schema`] | every key with kind, limits, default and meaning: the reference is printed from it |
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
-//! | [`shape`], [`topology`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | [`shape`], [`topology`], [`switch`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
 //! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
 //! | `flows`, `folder` | flows from a file, and where it is found |
 
@@ -35,6 +35,7 @@ pub mod schema;
 pub mod shape;
 pub mod source;
 pub mod sweep;
+pub mod switch;
 pub mod topology;
 pub mod traffic;
 

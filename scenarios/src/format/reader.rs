@@ -3,6 +3,7 @@
 use super::diagnostic::{Origin, Sink, hint};
 use super::document::{Entry, Node, Table, Value};
 use super::schema::{Default, Key, Kind, Section};
+use super::switch::Priorities;
 use crate::units::{Probability, Rate, Ratio, Size, Span, UnitError, parse_span};
 use std::fmt;
 use std::str::FromStr;
@@ -415,6 +416,44 @@ macro_rules! counts {
     )*};
 }
 counts!(u8, u16, u32, u64);
+
+impl Field for Priorities {
+    fn placeholder() -> Priorities {
+        Priorities(0)
+    }
+    fn read(node: &Node, kind: &Kind) -> Result<Priorities, String> {
+        let bit = |node: &Node| match count(node, &Kind::Count(0, 7)) {
+            Ok(n) => Ok(1u8 << n),
+            Err(_) => Err(format!("must be {kind}")),
+        };
+        match &node.value {
+            Value::Array(list) if list.is_empty() => Err("is empty".into()),
+            Value::Array(list) => list
+                .iter()
+                .try_fold(0, |mask, node| Ok(mask | bit(node)?))
+                .map(Priorities),
+            _ => bit(node).map(Priorities),
+        }
+    }
+}
+
+/// Weights, one for each priority.
+impl Field for [u8; 8] {
+    fn placeholder() -> [u8; 8] {
+        [0; 8]
+    }
+    fn read(node: &Node, kind: &Kind) -> Result<[u8; 8], String> {
+        let wrong = || format!("must be {kind}");
+        let Value::Array(list) = &node.value else {
+            return Err(wrong_kind(node, kind));
+        };
+        let weights: Result<Vec<u8>, String> = list
+            .iter()
+            .map(|node| u8::read(node, &Kind::Count(0, 255)).map_err(|_| wrong()))
+            .collect();
+        weights?.try_into().map_err(|_| wrong())
+    }
+}
 
 /// A quantity that is written as text with a unit.
 fn quantity<T>(

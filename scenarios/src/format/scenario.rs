@@ -11,6 +11,7 @@ use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::shape;
 use super::sweep;
+use super::switch;
 use super::topology::{self, Network};
 use super::traffic::{self, Traffic};
 use crate::units::Span;
@@ -96,7 +97,7 @@ pub(super) static ROOT: Section = Section {
         ),
         Key::optional(
             "switch",
-            Kind::Table(&topology::SWITCH),
+            Kind::Table(&switch::SWITCH),
             "its defaults",
             "The switches.",
         ),

@@ -77,6 +77,10 @@ pub enum Kind {
     Distribution,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A priority or a list of priorities.
+    Priorities,
+    /// A list of eight weights, one for each priority.
+    Weights,
     /// A metric.
     Metric,
     /// What a metric is asked of.
@@ -198,6 +202,8 @@ impl fmt::Display for Kind {
                 }
                 Ok(())
             }
+            Kind::Priorities => f.write_str("a priority from 0 to 7, or a list of them"),
+            Kind::Weights => f.write_str("a list of eight integers from 0 to 255"),
             Kind::Metric => f.write_str("a metric"),
             Kind::Of => f.write_str("the name of a load, host, link, direction or fault"),
             Kind::Operand(_) => f.write_str("a value, or a table that says where to get it"),

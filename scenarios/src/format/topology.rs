@@ -4,6 +4,7 @@ use super::diagnostic::{Sink, hint};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::shape::{self, Plan, Shape};
+use super::switch::{self, Switch};
 use crate::units::{Probability, Rate, Size, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,19 +41,6 @@ pub(super) static LINK: Section = Section {
     ],
 };
 
-pub(super) static SWITCH: Section = Section {
-    title: "[switch]",
-    about: "What every switch is like.",
-    named: Some("switch"),
-    keys: &[Key::with(
-        "queue",
-        Kind::Size(2048, 1 << 40),
-        "1MiB",
-        "Bytes each output port can queue, in frames of Ethernet with FCS; a frame that does not fit is \
-         dropped at the tail.",
-    )],
-};
-
 /// Hosts, switches and links.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Network {
@@ -64,15 +52,6 @@ pub struct Network {
     pub switches: Vec<Switch>,
     /// The links.
     pub links: Vec<Link>,
-}
-
-/// A switch.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Switch {
-    /// Its name.
-    pub name: String,
-    /// Bytes each output port can queue.
-    pub queue: Size,
 }
 
 /// A link.
@@ -196,44 +175,11 @@ pub(super) fn read(root: &Reader<'_>, sink: &Sink) -> Network {
     let mut network = Network {
         shape: nodes.shape,
         hosts: nodes.hosts,
-        switches: read_switches(root, nodes.switches, sink),
+        switches: switch::read(root, nodes.switches, sink),
         links: Vec::new(),
     };
     read_links(root, &mut network, nodes.links, sink);
     network
-}
-
-fn read_switches(root: &Reader<'_>, names: Vec<String>, sink: &Sink) -> Vec<Switch> {
-    let (table, origin) = root.table("switch");
-    let base = Reader::new(&SWITCH, table, origin, "[switch]", sink);
-    let _: Size = base.get("queue");
-    for (entry, inner) in base.named() {
-        let label = format!("[switch.{}]", entry.key);
-        Reader::new(&SWITCH, inner, entry.node.origin, label, sink);
-        if !names.contains(&entry.key) {
-            let hint = hint(&entry.key, names.iter().map(String::as_str));
-            sink.say(
-                entry.key_origin,
-                format!("there is no switch \"{}\"{hint}", entry.key),
-            );
-        }
-    }
-    names
-        .into_iter()
-        .map(|name| {
-            let own = table.get(&name).and_then(|e| Some((e, e.node.table()?)));
-            let queue = match own {
-                Some((entry, inner)) => {
-                    let label = format!("[switch.{name}]");
-                    Reader::new(&SWITCH, inner, entry.node.origin, label, sink)
-                        .inherit(table, "[switch]")
-                        .get("queue")
-                }
-                None => base.get("queue"),
-            };
-            Switch { name, queue }
-        })
-        .collect()
 }
 
 fn read_links(root: &Reader<'_>, network: &mut Network, plans: Vec<Plan<'_>>, sink: &Sink) {

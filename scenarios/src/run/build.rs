@@ -7,16 +7,18 @@ use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
 use crate::format::fault;
 use crate::format::scenario::Payload;
+use crate::format::switch::{self, Switch, Trust};
 use crate::format::topology::{End, WayId};
 use crate::format::traffic::{Amount, Operation, Traffic};
 use crate::units;
 use softroce_sim::card::recovery::{GO_BACK_0, GO_BACK_N};
-use softroce_sim::card::{self, CardConfig, Mtu, Timing};
+use softroce_sim::card::{self, CardConfig, Mtu, PriorityMask, Timing};
 use softroce_sim::fabric::faults::GilbertElliott;
 use softroce_sim::fabric::machine::{self, FlowId, FlowOperation, FlowSpec, Machine};
 use softroce_sim::fabric::{
-    Action, ChannelId, Config, Direction, Fault, Filter, HostId, HostNode, LinkSpec, Network,
-    Opcodes, Pattern, PayloadMode, PsnFilter, Rate, SwitchSpec, Topology,
+    Action, ChannelId, Config, Direction, EcnSpec, Fault, Filter, Headroom, HostId, HostNode,
+    LinkSpec, Network, Opcodes, Pattern, PayloadMode, PfcSpec, PsnFilter, Rate, Ratio, SwitchSpec,
+    Threshold, Topology,
 };
 use softroce_sim::random::Probability;
 use softroce_sim::time::Time;
@@ -59,7 +61,7 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
         topology.add_host(host)?;
     }
     for switch in &network.switches {
-        topology.add_switch(&switch.name, SwitchSpec::tail_drop(switch.queue.0))?;
+        topology.add_switch(&switch.name, switch_spec(switch))?;
     }
     for link in &network.links {
         let name = |end: End| network.end(end).to_string();
@@ -81,6 +83,55 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
         topology.set_address(host, address)?;
     }
     Ok(topology)
+}
+
+fn switch_spec(switch: &Switch) -> SwitchSpec {
+    // The format has looked at it.
+    let ratio = |r: units::Ratio| {
+        r.fraction()
+            .and_then(|(numerator, denominator)| Ratio::new(numerator, denominator))
+    };
+    let pfc = switch.pfc.map(|pfc| PfcSpec {
+        resume: pfc.resume.0,
+        headroom: match pfc.headroom {
+            Some(bytes) => Headroom::Bytes(bytes.0),
+            None => Headroom::Auto,
+        },
+        quanta: pfc.quanta,
+        refresh: pfc.refresh,
+        ..PfcSpec::new(
+            PriorityMask(pfc.priorities),
+            match pfc.threshold {
+                switch::Threshold::Bytes(bytes) => Threshold::Static(bytes.0),
+                switch::Threshold::Share(share) => {
+                    ratio(share).map_or(Threshold::Static(0), Threshold::Dynamic)
+                }
+            },
+        )
+    });
+    let mut spec = SwitchSpec {
+        buffer: switch.buffer.map_or(u64::MAX, |b| b.0),
+        reserved: switch.reserved.0,
+        lossy_share: switch.lossy_share.and_then(ratio),
+        pfc,
+        weights: switch.weights,
+        classes: match switch.trust {
+            Trust::Priority => None,
+            Trust::Dscp => Some(std::array::from_fn(|dscp| dscp as u8 >> 3)),
+        },
+        ..SwitchSpec::tail_drop(switch.queue.0)
+    };
+    if let Some(ecn) = switch.ecn {
+        let marks = PriorityMask(ecn.priorities);
+        for (priority, slot) in (0..8).zip(&mut spec.ecn) {
+            *slot = marks.contains(priority).then_some(EcnSpec {
+                kmin: ecn.kmin.0,
+                kmax: ecn.kmax.0,
+                pmax: probability(ecn.pmax),
+            });
+        }
+    }
+    spec
 }
 
 /// The default GID of a RoCEv1 port: link-local, from its Ethernet address (EUI-64).
