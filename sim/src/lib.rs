@@ -17,5 +17,6 @@ pub mod fabric;
 pub mod memory;
 pub mod port;
 pub mod random;
+pub mod rate;
 pub mod time;
 pub mod wire;

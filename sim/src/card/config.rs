@@ -1,10 +1,12 @@
 //! What a card is like: its address, its habits and its reaction times.
 
+use super::congestion::{CongestionControl, Limiter, Notification};
 use super::profile::{self, Profile};
 use super::qp::attributes::Mtu;
 use super::recovery::Recovery;
+use crate::rate::Rate;
 use crate::time::Span;
-use crate::wire::{Encapsulation, Gid, MacAddr};
+use crate::wire::{Ecn, Encapsulation, Gid, MacAddr};
 
 /// Parameters of a card. [`CardConfig::new`] gives those of a card that follows the specification and
 /// takes no time to react.
@@ -24,6 +26,12 @@ pub struct CardConfig {
     pub profile: Profile,
     /// Recovery from loss.
     pub recovery: &'static dyn Recovery,
+    /// Congestion control of every queue pair.
+    pub congestion: CongestionControl,
+    /// Answer packets that were marked on their way with CNPs. RoCEv1 has neither.
+    pub notification: Option<Notification>,
+    /// Rate of its port, which congestion control starts from and never exceeds; nothing else needs it.
+    pub line_rate: Rate,
     /// Request packets after which an acknowledgement is asked for within a message; the last packet of
     /// a message always asks for one. 1 asks with every packet.
     pub ack_every: u32,
@@ -60,12 +68,31 @@ impl CardConfig {
             encapsulation: Encapsulation::RoceV2,
             port_mtu: Mtu::M4096,
             recovery: super::recovery::GO_BACK_N,
+            congestion: CongestionControl::None,
+            notification: None,
+            line_rate: Rate::from_gbps(100),
             ack_every: profile.ack_every,
             credits: profile.credits,
             profile,
             ack_priority: None,
             timing: Timing::default(),
         }
+    }
+
+    /// ECN field of the data that it sends: requests and READ responses. Whoever does not slow down for a
+    /// mark asks for none (CA17-5, CA17-14). Acknowledgements are never ECN-capable: they are not paced, so
+    /// to slow down their sender would help nobody (RFC 3168, 6.1.4, has it so for TCP).
+    pub(crate) fn data_ecn(&self) -> Ecn {
+        match self.encapsulation {
+            Encapsulation::RoceV2 if self.congestion.heeds_marks() => Ecn::Capable0,
+            _ => Ecn::NotCapable,
+        }
+    }
+
+    /// What holds back a new queue pair.
+    pub(crate) fn limiter(&self) -> Option<Box<Limiter>> {
+        let controller = self.congestion.controller(self.line_rate)?;
+        Some(Box::new(Limiter::new(controller)))
     }
 
     /// With other habits, those that have a parameter of their own here included.

@@ -305,14 +305,9 @@ impl Card {
         let (chunk_writer, chunks) =
             ring(init.max_send_wr * init.max_inline.div_ceil(CHUNK as u32));
         let state = SharedState::new(State::Reset);
-        self.qps[index] = Some(Box::new(Qp::new(
-            number,
-            *init,
-            state.clone(),
-            send,
-            chunks,
-            recv,
-        )));
+        let mut qp = Box::new(Qp::new(number, *init, state.clone(), send, chunks, recv));
+        qp.limiter = self.desk.config.limiter();
+        self.qps[index] = Some(qp);
         for cq in [init.send_cq, init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users += 1;
         }
@@ -463,6 +458,7 @@ impl Card {
 
         if let Some(path) = path {
             qp.path = Some(path);
+            qp.cnp_route = None;
         }
         if let Some(a) = attributes.access {
             qp.access = a;
@@ -483,7 +479,10 @@ impl Card {
         qp.responder.set_attributes(attributes);
 
         match to {
-            State::Reset => qp.reset(now),
+            State::Reset => {
+                qp.reset(now);
+                qp.limiter = self.desk.config.limiter();
+            }
             State::Error => qp.enter_error(now, &mut self.desk),
             _ => qp.set_state(now, to),
         }

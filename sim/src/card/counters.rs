@@ -37,8 +37,15 @@ pub struct Counters {
     pub duplicate_requests: u64,
     /// Requests that came after a gap (`out_of_sequence`).
     pub out_of_sequence: u64,
-    /// Congestion notification packets received (`rp_cnp_handled`).
+    /// Packets of a peer that were marked "congestion experienced" (`np_ecn_marked_roce_packets`).
+    pub ecn_marked: u64,
+    /// Congestion notification packets sent (`np_cnp_sent`).
+    pub cnps_sent: u64,
+    /// Congestion notification packets received (`rp_cnp_handled` and `rp_cnp_ignored` together).
     pub cnps_received: u64,
+    /// Those that nothing came of, as the queue pair has no congestion control that heeds them
+    /// (`rp_cnp_ignored`).
+    pub cnps_ignored: u64,
     /// Packets dropped by the card, by reason.
     pub refused: RefusalCounts,
 }
@@ -107,7 +114,7 @@ impl std::ops::AddAssign<&Counters> for Counters {
             sent_packets, received_packets, request_packets, retransmitted_packets,
             read_response_packets, acks_sent, acks_received, naks_sent, naks_received,
             rnr_naks_sent, rnr_naks_received, timeouts, implied_naks, duplicate_requests,
-            out_of_sequence, cnps_received,
+            out_of_sequence, ecn_marked, cnps_sent, cnps_received, cnps_ignored,
         );
         for (to, from) in self.refused.0.iter_mut().zip(other.refused.0) {
             *to += from;

@@ -2,6 +2,7 @@
 
 use super::AsyncEvent;
 use super::config::CardConfig;
+use super::congestion::{CongestionState, Notifier, notification};
 use super::counters::Counters;
 use super::env::{Deed, Env, PriorityMask, Refusal};
 use super::qp::attributes::QpType;
@@ -10,7 +11,9 @@ use super::recent::Recent;
 use crate::memory::Memory;
 use crate::random::Stream;
 use crate::time::Time;
-use crate::wire::{Bth, Damage, Gid, Operation, Packet, Psn, QpNumber, Route, RouteTable, Service};
+use crate::wire::{
+    Bth, Damage, Ecn, Gid, Operation, Packet, Psn, QpNumber, Route, RouteTable, Service,
+};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -28,6 +31,7 @@ pub struct Card {
     pub(super) counters: Counters,
     /// Multicast groups, and the queue pairs attached to each, by place.
     pub(super) groups: Vec<(Gid, Vec<u32>)>,
+    pub(super) notifier: Notifier,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
@@ -55,7 +59,9 @@ impl Card {
         // Any start that leaves room for every number and stays clear of 0, 1 and the multicast number.
         let first_qp = 0x10 + random.below(0x00f0_0000) as u32;
         Card {
+            notifier: Notifier::new(config.notification, config.encapsulation),
             desk: Desk {
+                data_ecn: config.data_ecn(),
                 config,
                 memory: Memory::new(random),
                 cqs: Vec::new(),
@@ -114,6 +120,12 @@ impl Card {
         self.qps[self.index_of(number)?]
             .as_deref()
             .map(|qp| qp.state)
+    }
+
+    /// What congestion control of a queue pair has come to at `now`; `None` if it has none.
+    pub fn congestion(&self, now: Time, number: QpNumber) -> Option<CongestionState> {
+        let limiter = self.qp(number)?.limiter.as_deref()?;
+        Some(limiter.state(now))
     }
 
     pub(super) fn index_of(&self, number: QpNumber) -> Option<usize> {
@@ -235,7 +247,7 @@ impl Card {
         }
         let opcode = packet.bth.opcode();
         if opcode.operation() == Operation::Cnp {
-            qp.counters.cnps_received += 1;
+            qp.take_cnp(now);
             return Ok(());
         }
         if !pkeys_match(packet.bth.pkey(), Bth::DEFAULT_PKEY) {
@@ -251,6 +263,9 @@ impl Card {
             _ => Err(Refusal::WrongService),
         };
         self.after(index);
+        if packet.ecn == Ecn::Experienced {
+            self.take_mark(index, now, packet, route, outcome);
+        }
         outcome
     }
 
@@ -262,6 +277,10 @@ impl Card {
                 break;
             }
             self.timers.pop();
+            if index == notification::TIMER {
+                any |= self.cnps_are_ready(now);
+                continue;
+            }
             let index = index as usize;
             let Some(qp) = self.qps[index].as_deref_mut() else {
                 continue;
@@ -299,6 +318,12 @@ impl Card {
     /// The next packet of a priority. Acknowledgements go first; READ data takes turns with requests, so
     /// that a peer that reads for ever does not silence this side.
     fn next_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
+        if priority == self.notifier.priority() && self.owes_cnps() {
+            let cnp = self.next_cnp(now, env);
+            if cnp.is_some() {
+                return cnp;
+            }
+        }
         let lists = &self.lists[usize::from(priority)];
         if lists.data_went_last && !lists.requests.is_empty() && self.data_is_next(priority) {
             let request = self.next_request_of(now, priority, env);
@@ -420,6 +445,16 @@ impl Card {
             self.pending = self.pending.with(p);
         }
         self.arm(index);
+    }
+
+    /// Packets of `priority` may be waiting.
+    pub(super) fn list_priority(&mut self, priority: u8) {
+        self.pending = self.pending.with(priority);
+    }
+
+    /// Enters a deadline of the queue pair at `index`, or of the notification point.
+    pub(super) fn set_timer(&mut self, at: Time, index: u32) {
+        self.timers.push(Reverse((at, index)));
     }
 
     /// Enters the queue pair's deadline if it is earlier than those entered. A later one is found out

@@ -36,6 +36,11 @@ pub enum Deed {
         /// The packet.
         packet: Packet,
     },
+    /// A congestion notification packet is handed to the port.
+    Notification {
+        /// The packet.
+        packet: Packet,
+    },
     /// A packet was dropped by the card, with the reason.
     Refused {
         /// The packet.

@@ -8,6 +8,7 @@
 //! | [`queue`] | the rings between a program and its card |
 //! | [`work`], [`program`] | work requests and completions, and the handles a program has |
 //! | [`recovery`] | go-back-N and go-back-0 |
+//! | [`congestion`] | how fast a queue pair sends: DCQCN; marks and CNPs |
 //! | [`config`] | what a card is like |
 //! | [`profile`] | how a spec-exact card and Linux' driver differ |
 //! | [`mod@env`] | what a card asks of its driver |
@@ -25,6 +26,7 @@
 
 pub mod codes;
 pub mod config;
+pub mod congestion;
 mod control;
 pub mod counters;
 mod engine;
@@ -38,6 +40,7 @@ pub mod recovery;
 pub mod work;
 
 pub use config::{CardConfig, Timing};
+pub use congestion::{CongestionControl, CongestionState, Dcqcn, Notification};
 pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;

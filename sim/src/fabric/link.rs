@@ -5,64 +5,13 @@ use super::packets::Row;
 use super::pfc::response_quanta;
 use super::queue::OutputQueue;
 use crate::card::PriorityMask;
+use crate::rate::PS_TIMES_BITS;
 use crate::time::{Span, Time};
 use crate::wire::MacAddr;
 use std::fmt;
 
-/// Bytes a frame takes on the wire beyond itself: preamble, start delimiter and inter-packet gap.
-pub const FRAME_OVERHEAD: u16 = 20;
-/// The shortest Ethernet frame; a shorter one is padded on the wire.
-pub const MIN_FRAME: u16 = 64;
-
-/// Bits per second.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rate(u64);
-
-impl Rate {
-    /// `n` bits per second; `None` for zero.
-    pub const fn from_bps(n: u64) -> Option<Rate> {
-        if n == 0 { None } else { Some(Rate(n)) }
-    }
-
-    /// `n` Gb/s.
-    ///
-    /// # Panics
-    ///
-    /// If `n` is zero.
-    pub const fn from_gbps(n: u32) -> Rate {
-        assert!(n != 0, "a rate of zero");
-        Rate(n as u64 * 1_000_000_000)
-    }
-
-    /// Bits per second.
-    pub const fn bps(self) -> u64 {
-        self.0
-    }
-
-    /// How long `bytes` take, rounded down to a picosecond.
-    pub fn span(self, bytes: u64) -> Span {
-        let ps = u128::from(bytes) * u128::from(PS_TIMES_BITS) / u128::from(self.0);
-        Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
-    }
-}
-
-/// As iproute2 writes it: `100gbit`, `2500mbit`.
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n if n % 1_000_000_000 == 0 => write!(f, "{}gbit", n / 1_000_000_000),
-            n if n % 1_000_000 == 0 => write!(f, "{}mbit", n / 1_000_000),
-            n if n % 1_000 == 0 => write!(f, "{}kbit", n / 1_000),
-            n => write!(f, "{n}bit"),
-        }
-    }
-}
-
-impl fmt::Debug for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+pub use crate::rate::Rate;
+pub use crate::wire::{FRAME_OVERHEAD, MIN_FRAME};
 
 /// What a link is like, in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,9 +125,6 @@ pub(super) enum End {
     Host(u32),
     Switch(u32),
 }
-
-/// Picoseconds in a second, times bits in a byte.
-const PS_TIMES_BITS: u64 = 8_000_000_000_000;
 
 /// One direction of a link while the network runs. What every packet needs stands in front, in one
 /// cache line.
@@ -319,19 +265,12 @@ mod tests {
             for n in 1..=10_000u64 {
                 let now = c.free_at();
                 c.occupy(now, 1086);
-                assert_eq!(c.free_at(), Time::ZERO + Rate(bps).span(n * 1106));
+                assert_eq!(
+                    c.free_at(),
+                    Time::ZERO + Rate::from_bps(bps).unwrap().span(n * 1106)
+                );
             }
         }
-    }
-
-    #[test]
-    fn rates_print_as_iproute2_does() {
-        assert_eq!(Rate::from_gbps(100).to_string(), "100gbit");
-        assert_eq!(
-            Rate::from_bps(2_500_000_000).unwrap().to_string(),
-            "2500mbit"
-        );
-        assert_eq!(Rate::from_bps(1_001).unwrap().to_string(), "1001bit");
     }
 
     #[test]

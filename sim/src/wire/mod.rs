@@ -49,7 +49,7 @@ pub use icrc::Icrc;
 pub use ids::{Gid, MacAddr, Msn, Psn, QpNumber, RemoteKey};
 pub use immediate::Immediate;
 pub use opcode::{Opcode, Operation, Position, Service, Tail};
-pub use packet::{Damage, Ecn, Ext, Packet, Payload};
+pub use packet::{Damage, Ecn, Ext, FRAME_OVERHEAD, MIN_FRAME, Packet, Payload};
 pub use pfc::Pfc;
 pub use reth::Reth;
 pub use route::{Encapsulation, Route, RouteId, RouteTable, Vlan, source_port};

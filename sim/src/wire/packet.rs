@@ -33,6 +33,24 @@ pub struct Packet {
 
 const _: () = assert!(size_of::<Packet>() <= 64);
 
+/// Bytes a frame takes on the wire beyond itself: preamble, start delimiter and inter-packet gap.
+pub const FRAME_OVERHEAD: u16 = 20;
+/// The shortest Ethernet frame; a shorter one is padded on the wire.
+pub const MIN_FRAME: u16 = 64;
+
+impl Packet {
+    /// Bytes it takes on the wire, with preamble, gap and what a short frame is padded with.
+    #[inline]
+    pub const fn wire_len(&self) -> u32 {
+        let frame = if self.frame_len < MIN_FRAME {
+            MIN_FRAME
+        } else {
+            self.frame_len
+        };
+        frame as u32 + FRAME_OVERHEAD as u32
+    }
+}
+
 /// Extended transport headers of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ext {

@@ -1,8 +1,10 @@
 //! The completer: responses retire work requests, or send the requester back.
 
+use super::attributes::QpType;
 use super::requester::Flight;
 use super::{Desk, Qp, State, pieces, position_of, psn_at};
 use crate::card::codes;
+use crate::card::congestion::Loss;
 use crate::card::env::{Env, Refusal};
 use crate::card::recent::Rare;
 use crate::card::work::{SendEntry, Status, Work};
@@ -105,6 +107,7 @@ impl Qp {
                 let under_way = self.requester.resending && desk.config.profile.one_resend_per_ack;
                 if self.requester.has_sent(lost) && !under_way {
                     self.requester.resending = true;
+                    self.take_loss(now, Loss::Nak);
                     self.retry(now, lost, desk);
                 }
             }
@@ -201,6 +204,11 @@ impl Qp {
         }
         r.skip_answered();
         r.restart_timer(now);
+        if let Some(limiter) = &mut self.limiter
+            && self.init.qp_type == QpType::Rc
+        {
+            limiter.acknowledged(now, r.una);
+        }
         self.settle(now, desk);
         self.check_drained(desk);
     }
@@ -226,6 +234,7 @@ impl Qp {
         let lost = r.una;
         let psn = psn_at(r.first_psn, lost);
         self.counters.implied_naks += 1;
+        self.take_loss(now, Loss::Nak);
         self.recent.note(now, Rare::ImpliedNak { psn });
         self.retry(now, lost, desk);
         self.requester.implied_nak = true;

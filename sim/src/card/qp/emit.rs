@@ -43,6 +43,10 @@ impl Qp {
         if flight.answered && r.reads_out >= r.max_rd_atomic.max(1) {
             return None;
         }
+        if !self.may_request(now) {
+            return None;
+        }
+        let r = &self.requester;
         let at = (r.cursor - flight.first) as u32;
         let offset = u64::from(at) * u64::from(self.mtu.bytes());
         // A READ is one packet, however many answer it.
@@ -57,6 +61,7 @@ impl Qp {
         );
         let mut p = packet(&path, path.priority, bth);
         p.ext = self.ext(&entry, first, last, offset);
+        p.ecn = desk.data_ecn;
         if entry.work.sends_data() {
             match self.stage(&entry, offset, desk, env) {
                 Ok(payload) => p.payload = payload,
@@ -81,6 +86,10 @@ impl Qp {
         p.frame_len = frame_len(&path, &p);
 
         let again = r.cursor < r.sent;
+        if let Some(limiter) = &mut self.limiter {
+            let measured = ack_req && !again;
+            limiter.sent(now, p.wire_len(), measured.then_some(r.cursor));
+        }
         r.reads_out += u32::from(flight.answered);
         r.cursor = if read { flight.end() } else { r.cursor + 1 };
         if r.cursor == flight.end() {

@@ -8,6 +8,7 @@
 //! * `execute`: what a new request does to memory and receive requests.
 //! * `responses`: the queue of answers and how they become packets.
 //! * `receives`: where receive requests come from.
+//! * `restraint`: where congestion control comes in.
 //! * `unreliable`: the receiving side of UC and UD.
 //!
 //! Inside, packets have positions: a `u64` that counts packets of one direction from the first of the
@@ -22,9 +23,12 @@ mod receives;
 mod requester;
 mod responder;
 mod responses;
+mod restraint;
 mod unreliable;
 
 use super::config::CardConfig;
+use super::congestion::Limiter;
+use super::congestion::notification::CnpRoute;
 use super::counters::Counters;
 use super::program::{Chunk, SharedState, WorkReader};
 use super::queue::Reader;
@@ -35,7 +39,7 @@ use super::work::{
 use super::{AsyncEvent, Cq};
 use crate::memory::{Access, Memory, Pd};
 use crate::time::Time;
-use crate::wire::{Gid, Immediate, Psn, QpNumber, RouteId};
+use crate::wire::{Ecn, Gid, Immediate, Psn, QpNumber, RouteId};
 use attributes::{Mtu, QpInit, QpType};
 use receives::Receives;
 pub(crate) use receives::Srq;
@@ -103,6 +107,8 @@ impl fmt::Display for State {
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) config: CardConfig,
+    /// ECN field of requests and READ responses.
+    pub(crate) data_ecn: Ecn,
     pub(crate) memory: Memory,
     pub(crate) cqs: Vec<Cq>,
     pub(crate) events: VecDeque<AsyncEvent>,
@@ -143,6 +149,9 @@ pub(crate) struct Qp {
     pub(crate) responder: Responder,
     pub(crate) recent: Recent,
     pub(crate) counters: Counters,
+    /// Congestion control, if there is any.
+    pub(crate) limiter: Option<Box<Limiter>>,
+    pub(crate) cnp_route: CnpRoute,
     /// This queue pair's entries in the card's timer heap, the earliest last.
     pub(crate) armed: Vec<Time>,
     /// On the card's list of queue pairs with requests to send.
@@ -179,6 +188,8 @@ impl Qp {
             responder: Responder::new(receives),
             recent: Recent::new(),
             counters: Counters::default(),
+            limiter: None,
+            cnp_route: None,
             armed: Vec::new(),
             listed_request: false,
             listed_response: false,

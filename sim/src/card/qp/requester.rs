@@ -2,6 +2,7 @@
 
 use super::attributes::{QpAttributes, QpType};
 use super::{Desk, Path, Qp, State, psn_at};
+use crate::card::congestion::Loss;
 use crate::card::program::{CHUNK, Chunk, WorkReader};
 use crate::card::recent::Rare;
 use crate::card::work::{SendEntry, Sge, Status};
@@ -59,6 +60,8 @@ pub(crate) struct Requester {
     pub(super) rnr_left: u8,
     /// Nothing is sent before this: doorbell, RNR wait, reaction to a NAK.
     pub(super) hold_until: Time,
+    /// Congestion control lets nothing go before this; [`Time::NEVER`] if nothing is held back.
+    pub(super) paced_until: Time,
     /// When the transport timer runs out.
     pub(super) timer: Time,
     /// Packets since one asked for an acknowledgement.
@@ -106,6 +109,7 @@ impl Requester {
             rnr_retry: 0,
             rnr_left: 0,
             hold_until: Time::ZERO,
+            paced_until: Time::NEVER,
             timer: Time::NEVER,
             since_ack_req: 0,
             resending: false,
@@ -133,6 +137,7 @@ impl Requester {
         self.next = self.next.max(self.sent);
         (self.cursor, self.una, self.sent) = (self.next, self.next, self.next);
         self.hold_until = Time::ZERO;
+        self.paced_until = Time::NEVER;
         self.timer = Time::NEVER;
         self.reads_out = 0;
         self.failure = None;
@@ -264,8 +269,9 @@ impl Requester {
     #[inline]
     pub(crate) fn held_until(&self) -> Time {
         if self.hold_until == Time::ZERO {
-            Time::NEVER
+            self.paced_until
         } else {
+            // Whatever holds it back as well, there is nothing to do before.
             self.hold_until
         }
     }
@@ -368,9 +374,13 @@ impl Qp {
     pub(crate) fn requester_timeout(&mut self, now: Time, desk: &mut Desk) -> bool {
         let r = &mut self.requester;
         // A pause is over even if nothing is left to send after it.
-        let paused = r.hold_until != Time::ZERO && r.hold_until <= now;
+        let mut paused = r.hold_until != Time::ZERO && r.hold_until <= now;
         if paused {
             r.hold_until = Time::ZERO;
+        }
+        if r.paced_until <= now {
+            r.paced_until = Time::NEVER;
+            paused = true;
         }
         if r.timer > now {
             return paused;
@@ -389,6 +399,7 @@ impl Qp {
         );
         self.counters.timeouts += 1;
         let lost = r.una;
+        self.take_loss(now, Loss::Timeout);
         self.retry(now, lost, desk);
         true
     }

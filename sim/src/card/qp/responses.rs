@@ -378,6 +378,14 @@ impl Qp {
         desk: &mut Desk,
         env: &mut E,
     ) -> Option<Packet> {
+        let hold = self.limiter.as_deref_mut().and_then(|l| l.hold(now));
+        if let Some(at) = hold {
+            // Answers behind it wait as well: they are given in order.
+            if let Some(front) = self.responder.responses.queue.front_mut() {
+                front.ready = at;
+            }
+            return None;
+        }
         let position = response.position + u64::from(sent);
         let offset = sent * u32::from(self.mtu.bytes());
         let len = (reth.dma_len - offset).min(self.mtu.bytes().into()) as u16;
@@ -417,7 +425,12 @@ impl Qp {
             *sent += 1;
         }
         self.counters.read_response_packets += 1;
-        self.response(opcode, position, ext, payload)
+        let mut packet = self.response(opcode, position, ext, payload)?;
+        packet.ecn = desk.data_ecn;
+        if let Some(limiter) = &mut self.limiter {
+            limiter.sent(now, packet.wire_len(), None);
+        }
+        Some(packet)
     }
 
     /// The region went away while its data was being sent: a NAK in place of the rest (9.7.5.1.3).

@@ -1,0 +1,258 @@
+//! The notification point: a packet that was marked on its way makes a CNP to its sender (A17.9.3).
+//!
+//! A packet counts once it is known to be of a peer of the queue pair: addresses, P_Key, service and, of a
+//! datagram, the Q_Key are right. It counts whether or not it is carried out: one that comes again or out
+//! of order has crossed the same queue, and tells the same of it. What a stranger sends makes no CNP, or
+//! anyone could have this card slow down a third party. Nor does a copy of a datagram to a multicast group:
+//! one mark would come back from every member. Requests and answers count alike.
+//!
+//! CNPs wait in a queue of the card's own, before everything else of their priority, one for each sender
+//! and queue pair at most.
+
+use super::super::engine::Card;
+use super::super::env::{Deed, Env, Refusal};
+use crate::time::{Span, Time};
+use crate::wire::{Encapsulation, Gid, Packet, QpNumber, Route, RouteId, cnp, source_port};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How a card answers marked packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notification {
+    /// The least time between two CNPs to the same [`Scope`]; a mark within it makes none.
+    pub interval: Span,
+    /// What is counted as the same.
+    pub scope: Scope,
+    /// Ethernet priority of CNPs, 0 to 7.
+    pub priority: u8,
+    /// DSCP of CNPs, 0 to 63.
+    pub dscp: u8,
+    /// From the marked packet to the CNP, where the port is free.
+    pub delay: Span,
+}
+
+/// Among which CNPs the least time between two is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Those to one queue pair, as in DCQCN's paper.
+    QueuePair,
+    /// Those to one address (ConnectX-4 Lx, as Lumina, SIGCOMM 2023, measured it: from memory).
+    Address,
+    /// All of the port (ConnectX-5 and 6, from the same).
+    Port,
+}
+
+impl Notification {
+    /// DCQCN's paper: 50 us for each flow, at high priority.
+    pub const PAPER: Notification = Notification {
+        interval: Span::from_us(50),
+        scope: Scope::QueuePair,
+        priority: 6,
+        dscp: 48,
+        delay: Span::ZERO,
+    };
+
+    /// Defaults of ConnectX cards (`min_time_between_cnps`, `cnp_802p_prio`, `cnp_dscp`). The scope is
+    /// approximate, see [`Scope::Port`].
+    pub const CONNECTX: Notification = Notification {
+        interval: Span::from_us(4),
+        scope: Scope::Port,
+        ..Notification::PAPER
+    };
+}
+
+/// CNPs that may wait for the port; a mark that finds no room makes none.
+const MAX_WAITING: usize = 1024;
+/// Senders whose last CNP is remembered before those are forgotten to whom one may go again.
+const SENDERS: usize = 1024;
+
+/// In place of a queue pair's index: the timer is the notification point's.
+pub(crate) const TIMER: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ready: Time,
+    /// Of the queue pair that received the mark.
+    index: u32,
+    packet: Packet,
+}
+
+/// The notification point of a card.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    spec: Option<Notification>,
+    priority: u8,
+    queue: VecDeque<Waiting>,
+    /// When the last CNP to a sender was made; what a sender is, is the scope's.
+    last: BTreeMap<(Gid, QpNumber), Time>,
+}
+
+impl Notifier {
+    /// RoCEv1 has no marks and no CNPs.
+    pub(crate) fn new(spec: Option<Notification>, encapsulation: Encapsulation) -> Notifier {
+        let spec = spec.filter(|_| encapsulation == Encapsulation::RoceV2);
+        Notifier {
+            priority: spec.map_or(0, |s| s.priority.min(7)),
+            spec,
+            queue: VecDeque::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// Ethernet priority of CNPs.
+    #[inline]
+    pub(crate) fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// True if a CNP may go to a sender now, which is then taken to have gone.
+    fn admit(&mut self, now: Time, spec: &Notification, peer: Gid, qp: QpNumber) -> bool {
+        let nobody = QpNumber::new(0);
+        let key = match spec.scope {
+            Scope::QueuePair => (peer, qp),
+            Scope::Address => (peer, nobody),
+            Scope::Port => (Gid([0; 16]), nobody),
+        };
+        let early = |at: Time| now < at + spec.interval;
+        if self.last.get(&key).is_some_and(|&at| early(at)) {
+            return false;
+        }
+        if self.last.len() >= SENDERS {
+            self.last.retain(|_, &mut at| early(at));
+        }
+        self.last.insert(key, now);
+        true
+    }
+
+    /// True if a CNP is ready at `now`.
+    fn is_ready(&self, now: Time) -> bool {
+        self.queue.front().is_some_and(|w| w.ready <= now)
+    }
+}
+
+/// True if a packet that was not carried out is of the queue pair's peer all the same.
+fn is_of_peer(outcome: Result<(), Refusal>) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(why) => matches!(
+            why,
+            Refusal::TooLong
+                | Refusal::Ghost
+                | Refusal::Duplicate
+                | Refusal::OutOfSequence
+                | Refusal::ReceiverNotReady
+                | Refusal::NoResources
+                | Refusal::Nak
+                | Refusal::BadKey
+        ),
+    }
+}
+
+impl Card {
+    /// A packet with a mark has been taken by a queue pair, or refused by it.
+    #[cold]
+    pub(crate) fn take_mark(
+        &mut self,
+        index: usize,
+        now: Time,
+        packet: &Packet,
+        route: &Route,
+        outcome: Result<(), Refusal>,
+    ) {
+        let Some(qp) = self.qps[index].as_deref_mut() else {
+            return;
+        };
+        if !is_of_peer(outcome) || packet.bth.dest_qp() == QpNumber::MULTICAST {
+            return;
+        }
+        qp.counters.ecn_marked += 1;
+        let Some(spec) = self.notifier.spec else {
+            return;
+        };
+        let (peer, dest) = match (&qp.path, packet.ext.deth()) {
+            (Some(path), _) => (path.peer, qp.dest_qp),
+            (None, Some(deth)) => (route.src, deth.src_qp),
+            (None, None) => return,
+        };
+        if self.notifier.queue.len() >= MAX_WAITING || !self.notifier.admit(now, &spec, peer, dest)
+        {
+            return;
+        }
+        let (id, way) = match (&qp.path, qp.cnp_route) {
+            (Some(_), Some(known)) => known,
+            (Some(path), None) => {
+                let Some(own) = self.routes.get(path.route) else {
+                    return;
+                };
+                let way = Route {
+                    dscp: spec.dscp & 0x3f,
+                    ..own
+                };
+                *qp.cnp_route.insert((self.routes.intern(way), way))
+            }
+            // Back to where the datagram came from.
+            (None, _) => {
+                let way = Route {
+                    src_mac: self.desk.config.mac,
+                    dst_mac: route.src_mac,
+                    src: self.desk.config.gid,
+                    dst: route.src,
+                    udp_src: source_port(qp.number, dest),
+                    dscp: spec.dscp & 0x3f,
+                    hop_limit: 64,
+                    flow_label: 0,
+                    ..*route
+                };
+                (self.routes.intern(way), way)
+            }
+        };
+        let packet = cnp::packet(dest, packet.bth.pkey(), &way, id, self.notifier.priority);
+        let same = |w: &Waiting| w.packet.route == id && w.packet.bth.dest_qp() == dest;
+        if self.notifier.queue.iter().any(same) {
+            return;
+        }
+        let ready = now + spec.delay;
+        self.notifier.queue.push_back(Waiting {
+            ready,
+            index: index as u32,
+            packet,
+        });
+        if ready <= now {
+            self.cnps_are_ready(now);
+        } else {
+            self.set_timer(ready, TIMER);
+        }
+    }
+
+    /// The notification point's timer has run out, or needs none.
+    pub(crate) fn cnps_are_ready(&mut self, now: Time) -> bool {
+        let ready = self.notifier.is_ready(now);
+        if ready {
+            self.list_priority(self.notifier.priority);
+        }
+        ready
+    }
+
+    /// The next CNP.
+    #[cold]
+    pub(crate) fn next_cnp<E: Env>(&mut self, now: Time, env: &mut E) -> Option<Packet> {
+        if !self.notifier.is_ready(now) {
+            return None;
+        }
+        let Waiting { index, packet, .. } = self.notifier.queue.pop_front()?;
+        let qp = self.qps[index as usize].as_deref_mut();
+        let counters = qp.map_or(&mut self.counters, |qp| &mut qp.counters);
+        counters.sent_packets += 1;
+        counters.cnps_sent += 1;
+        env.observe(|| Deed::Notification { packet });
+        Some(packet)
+    }
+
+    /// True if CNPs are waiting, ready or not.
+    #[inline]
+    pub(crate) fn owes_cnps(&self) -> bool {
+        !self.notifier.queue.is_empty()
+    }
+}
+
+/// The way of a queue pair's CNPs, worked out when the first one is made.
+pub(crate) type CnpRoute = Option<(RouteId, Route)>;
