@@ -6,8 +6,9 @@
 //!
 //! The load is a shift by half of a k = 4 fat tree (100 Gb/s links of 1 us), 10 MB WRITEs at MTU 1024,
 //! counted payload, an ACK for every packet; "bare" sends the same packets through the same queues
-//! without cards, and "pfc" is "bare" through switches with a shared buffer, PFC and ECN. The second
-//! table has two cards wired to each other, no network between them.
+//! without cards, and "pfc" is "bare" through switches with a shared buffer, PFC and ECN; "dcqcn" has cards
+//! with DCQCN behind such switches, which mark nothing under this load. The second table has two cards wired
+//! to each other, no network between them.
 //! Instructions are counted by valgrind, which must be installed; they are the same on
 //! every run of one binary. Times are the best of several rounds, both hosts in turn.
 
@@ -22,13 +23,18 @@ use pair::Pair;
 use std::process::Command;
 use std::time::Instant;
 
-const HOSTS: [&str; 3] = ["bare", "card", "pfc"];
+const HOSTS: [&str; 4] = ["bare", "card", "pfc", "dcqcn"];
 
 fn run(host: &str, setup: &Setup) -> Outcome {
     match host {
         "bare" => harness::bare(setup),
         "pfc" => harness::bare(&Setup {
             lossless: true,
+            ..setup.clone()
+        }),
+        "dcqcn" => harness::card(&Setup {
+            lossless: true,
+            dcqcn: true,
             ..setup.clone()
         }),
         _ => harness::card(setup),
@@ -133,7 +139,7 @@ fn fabric(short: bool) {
         "{:6} {:>24} {:>18}",
         "host", "instructions per packet", "ns per packet"
     );
-    let mut best = [f64::INFINITY; 3];
+    let mut best = [f64::INFINITY; HOSTS.len()];
     for _ in 0..if short { 1 } else { 7 } {
         for (host, best) in HOSTS.iter().zip(&mut best) {
             let begin = Instant::now();
@@ -146,12 +152,14 @@ fn fabric(short: bool) {
     for ((host, count), best) in HOSTS.iter().zip(counts).zip(best) {
         println!("{host:6} {:>24} {best:>18.0}", print(count));
     }
-    if let [Some(bare), Some(card), _] = counts {
-        println!(
-            "{:9} {:>21.2} {:>18.2}",
-            "card/bare",
-            card / bare,
-            best[1] / best[0]
-        );
+    if let [Some(bare), Some(card), _, Some(dcqcn)] = counts {
+        for (name, count, time) in [("card", card, best[1]), ("dcqcn", dcqcn, best[3])] {
+            println!(
+                "{:12} {:>18.2} {:>18.2}",
+                format!("{name}/bare"),
+                count / bare,
+                time / best[0]
+            );
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! One load on one fat tree, for any kind of host: shared by the example and the benchmark.
 
-use softroce_sim::card::{Card, CardConfig, Mtu, PriorityMask};
+use softroce_sim::card::{
+    Card, CardConfig, CongestionControl, Dcqcn, Mtu, Notification, PriorityMask,
+};
 use softroce_sim::fabric::bare::{Bare, route};
 use softroce_sim::fabric::loads::{Transfer, incast, shift};
 use softroce_sim::fabric::machine::{FlowOperation, FlowSpec, Machine, connect};
@@ -28,6 +30,8 @@ pub(crate) struct Setup {
     /// Whether switches have PFC and ECN, as HPCC's do at 100 Gb/s: 32 MB, a pause at 1/8 of what is
     /// free, marks from 400 KB to 1600 KB.
     pub lossless: bool,
+    /// Whether cards have DCQCN; without `lossless` nothing is ever marked.
+    pub dcqcn: bool,
 }
 
 /// Who sends to whom.
@@ -63,6 +67,7 @@ impl Default for Setup {
             payload: 1024,
             mode: PayloadMode::Counted,
             lossless: false,
+            dcqcn: false,
         }
     }
 }
@@ -161,10 +166,14 @@ pub(crate) fn bare(setup: &Setup) -> Outcome {
 pub(crate) fn card(setup: &Setup) -> Outcome {
     let (mut network, load) = build(setup, |table, nodes, i, _| {
         let node = &nodes[i];
-        let config = CardConfig {
+        let mut config = CardConfig {
             ack_every: 1,
             ..CardConfig::new(&*node.name, node.gid(), node.mac)
         };
+        if setup.dcqcn {
+            config.congestion = CongestionControl::Dcqcn(Dcqcn::PAPER);
+            config.notification = Some(Notification::PAPER);
+        }
         Machine::new(Card::new(config, 1, table.clone()), 64).expect("64 is a valid size")
     });
     for (i, t) in load.iter().enumerate() {

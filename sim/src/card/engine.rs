@@ -308,6 +308,12 @@ impl Card {
             }
             // The highest priority goes first.
             let priority = usable.ilog2() as u8;
+            if priority == self.notifier.priority()
+                && self.owes_cnps()
+                && let Some(cnp) = self.next_cnp(now, env)
+            {
+                return Some(cnp);
+            }
             if let Some(packet) = self.next_of(now, priority, env) {
                 return Some(packet);
             }
@@ -318,12 +324,6 @@ impl Card {
     /// The next packet of a priority. Acknowledgements go first; READ data takes turns with requests, so
     /// that a peer that reads for ever does not silence this side.
     fn next_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {
-        if priority == self.notifier.priority() && self.owes_cnps() {
-            let cnp = self.next_cnp(now, env);
-            if cnp.is_some() {
-                return cnp;
-            }
-        }
         let lists = &self.lists[usize::from(priority)];
         if lists.data_went_last && !lists.requests.is_empty() && self.data_is_next(priority) {
             let request = self.next_request_of(now, priority, env);

@@ -307,7 +307,8 @@ fn cnps_keep_their_distance() {
 
 fn marks_count_before_the_psn_is_looked_at() {
     // Again; after a gap; a SEND with nothing to take it.
-    let doors: [(Refusal, fn(&Bench) -> Say); 3] = [
+    type Words = fn(&Bench) -> Say;
+    let doors: [(Refusal, Words); 3] = [
         (Refusal::Duplicate, |b| write_only(0, b.remote(0), b"x")),
         (Refusal::OutOfSequence, |b| write_only(5, b.remote(0), b"x")),
         (Refusal::ReceiverNotReady, |_| send_only(1, b"x")),

@@ -33,7 +33,6 @@ impl Limiter {
     }
 
     /// `None` if a packet may go now; otherwise when to ask again.
-    #[inline]
     pub(crate) fn hold(&mut self, now: Time) -> Option<Time> {
         let rate = self.controller.rate(now)?;
         let due = self.last + rate.spacing(self.last_bytes);
@@ -45,7 +44,6 @@ impl Limiter {
     }
 
     /// True if a packet of `mtu` bytes may be in flight beside `packets` others.
-    #[inline]
     pub(crate) fn has_room(&self, packets: u64, mtu: u16) -> bool {
         match self.controller.window() {
             Some(window) => packets == 0 || (packets + 1) * u64::from(mtu) <= window,
@@ -55,7 +53,7 @@ impl Limiter {
 
     /// A packet goes to the port. If it is sent for the first time and asks for an acknowledgement,
     /// `position` is its position among the requests.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn sent(&mut self, now: Time, bytes: u32, position: Option<u64>) {
         (self.last, self.last_bytes) = (now, bytes);
         if self.measured.is_none() {
@@ -65,7 +63,7 @@ impl Limiter {
     }
 
     /// Everything before `una` is answered.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn acknowledged(&mut self, now: Time, una: u64) {
         if una <= self.answered {
             return;

@@ -37,16 +37,15 @@ impl Qp {
             }
         }
         let path = self.next_path(desk).filter(|p| p.priority == priority)?;
+        if !self.may_request(now) {
+            return None;
+        }
         let r = &self.requester;
         let entry = *r.queue.entries.peek(r.cursor_request)?;
         let flight = r.flight(r.cursor_request);
         if flight.answered && r.reads_out >= r.max_rd_atomic.max(1) {
             return None;
         }
-        if !self.may_request(now) {
-            return None;
-        }
-        let r = &self.requester;
         let at = (r.cursor - flight.first) as u32;
         let offset = u64::from(at) * u64::from(self.mtu.bytes());
         // A READ is one packet, however many answer it.

@@ -9,6 +9,12 @@ impl Qp {
     /// after an answer.
     #[inline]
     pub(super) fn may_request(&mut self, now: Time) -> bool {
+        self.limiter.is_none() || self.limiter_lets(now)
+    }
+
+    // Not inlined here, nor what the limiter is told elsewhere: it would cost those who have none.
+    #[inline(never)]
+    fn limiter_lets(&mut self, now: Time) -> bool {
         let Some(limiter) = self.limiter.as_deref_mut() else {
             return true;
         };

@@ -171,7 +171,7 @@ impl ReactionPoint {
         }
         // Alpha in 1024ths, over two to the exponent.
         let shift = 20 + u32::from(self.p.cut_exponent.min(31));
-        let cut = u128::from(self.rate) * u128::from(self.alpha) >> shift;
+        let cut = (u128::from(self.rate) * u128::from(self.alpha)) >> shift;
         let floor = u128::from(self.rate) * u128::from(self.p.min_dec_fac.min(100)) / 100;
         let left = u128::from(self.rate).saturating_sub(cut).max(floor) as u64;
         self.rate = left.clamp(self.min_rate, self.line);
