@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn changed_files_do_not_panic(
-        which in 0usize..4,
+        which in 0usize..8,
         changes in prop::collection::vec(changes(), 1..6),
     ) {
         let mut bytes = library::ALL

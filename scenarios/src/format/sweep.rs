@@ -17,6 +17,9 @@ pub const MAX_POINTS: usize = 10_000;
 /// The most links that all points together may have: each point holds a network of its own.
 pub const MAX_LINKS: usize = 5_000_000;
 
+/// The most flows that the points of a sweep may have together.
+pub const MAX_FLOWS: usize = 20_000_000;
+
 /// Errors after which the rest of a sweep is not read: all points are likely to have the same.
 const ENOUGH: usize = 200;
 
@@ -367,7 +370,17 @@ fn build(document: &Table, folder: &Folder, settings: &[String], many: bool, sin
         if sink.len() > ENOUGH {
             break;
         }
-        let links = points.first().map_or(0, |p| p.scenario.network.links.len());
+        let first = points.first().map(|p| &p.scenario);
+        let links = first.map_or(0, |s| s.network.links.len());
+        let flows = first.map_or(0, |s| s.traffic.iter().map(|t| t.pairs.len()).sum());
+        if total.saturating_mul(flows) > MAX_FLOWS && total > 1 {
+            let told = format!("a sweep of {total} points over loads of {flows} flows");
+            sink.say(
+                axes.first().map_or(Origin::FILE, |a| a.at),
+                format!("{told} is beyond the limit of {MAX_FLOWS} flows in all"),
+            );
+            break;
+        }
         if total.saturating_mul(links) > MAX_LINKS && total > 1 {
             sink.say(
                 axes.first().map_or(Origin::FILE, |a| a.at),
