@@ -216,7 +216,7 @@ pub enum Status {
     WindowBindError = 6,
     /// The peer answered with something that does not fit the request.
     BadResponse = 7,
-    /// The peer's WRITE or the request's own data ran into a local protection error on a receive.
+    /// A WRITE with immediate data had taken the receive and was then refused its remote key.
     LocalAccessError = 8,
     /// The peer refused the request as invalid.
     RemoteInvalidRequest = 9,

@@ -102,6 +102,11 @@ impl Receives {
         self.taken
     }
 
+    /// True if a message has taken a request that is not done.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.is_some()
+    }
+
     /// Elements of the request that is taken.
     #[inline]
     pub(super) fn elements(&self) -> &[Sge] {

@@ -283,7 +283,7 @@ impl Qp {
         desk: &mut Desk,
     ) {
         self.queue_nak(now, Syndrome::nak(code), desk);
-        let taken = matches!(self.responder.message, Some(Message { write: false, .. }));
+        let taken = self.responder.receives.is_taken();
         let status = status.or(taken.then_some(match code {
             NakCode::RemoteAccessError => Status::LocalAccessError,
             _ => Status::LocalQpOperationError,

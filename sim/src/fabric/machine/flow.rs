@@ -1,114 +1,12 @@
 //! A load on a queue pair: what it asks for, over and over, and what became of it.
 
 use super::member::Part;
-use crate::card::{Completion, Mtu, QueuePair, Remote, SendRequest, Sge, Status, Work};
-use crate::memory::{Buffer, MemoryRegion};
+use super::spec::{FlowOperation, FlowSpec};
+use crate::card::{Completion, Datagram, QueuePair, Remote, SendRequest, Sge, Status};
+use crate::memory::{Binding, Buffer};
 use crate::time::{Span, Time};
-use crate::wire::{Immediate, Psn};
+use crate::wire::RemoteKey;
 use std::collections::VecDeque;
-
-/// What a flow asks its card to do, over and over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FlowOperation {
-    /// SEND.
-    Send,
-    /// SEND with immediate data: the number of the message.
-    SendImmediate,
-    /// RDMA WRITE.
-    Write,
-    /// RDMA WRITE with immediate data: the number of the message.
-    WriteImmediate,
-    /// RDMA READ.
-    Read,
-}
-
-/// A flow from one host to another.
-#[derive(Clone, Debug)]
-pub struct FlowSpec {
-    /// Names its random stream, from which the data is drawn.
-    pub name: String,
-    /// Operation.
-    pub operation: FlowOperation,
-    /// Bytes of a message.
-    pub size: u32,
-    /// Messages to send; `u64::MAX` for as many as there is time for.
-    pub count: u64,
-    /// Messages outstanding at once, at least 1.
-    pub depth: u32,
-    /// When the first message is posted.
-    pub start: Time,
-    /// No message is posted from here on.
-    pub stop: Time,
-    /// Every n-th message asks for a completion; the last one does in any case. At least 1, at most
-    /// `depth`.
-    pub signal_every: u32,
-    /// Pieces that a message is gathered from or scattered to, at least 1.
-    pub sges: u32,
-    /// Receive requests the receiver keeps posted.
-    pub recv_depth: u32,
-    /// When the receiver posts its first receive requests.
-    pub recv_start: Time,
-    /// Carry data, and compare what arrived. The network must carry payloads too.
-    pub carried: bool,
-    /// Path MTU.
-    pub mtu: Mtu,
-    /// Service level, the Ethernet priority, 0 to 7.
-    pub sl: u8,
-    /// DSCP, 0 to 63.
-    pub dscp: u8,
-    /// UDP source port; `None` derives it from the queue pair numbers.
-    pub udp_src: Option<u16>,
-    /// Local ACK timeout exponent.
-    pub timeout: u8,
-    /// Retries on timeouts and sequence NAKs.
-    pub retry_cnt: u8,
-    /// Retries on RNR NAKs; 7 is "for ever".
-    pub rnr_retry: u8,
-    /// Encoded RNR waiting time.
-    pub min_rnr_timer: u8,
-    /// READs outstanding at once.
-    pub max_rd_atomic: u8,
-    /// First PSN of the sender and of the receiver; `None` draws them from the card's seed.
-    pub first_psn: Option<(Psn, Psn)>,
-}
-
-impl FlowSpec {
-    /// `count` messages of `size` bytes, one at a time, at MTU 1024, with the usual timeout (14) and
-    /// retry counts (7), from the beginning of time.
-    pub fn new(operation: FlowOperation, size: u32, count: u64) -> FlowSpec {
-        FlowSpec {
-            name: String::from("flow"),
-            operation,
-            size,
-            count,
-            depth: 1,
-            start: Time::ZERO,
-            stop: Time::NEVER,
-            signal_every: 1,
-            sges: 1,
-            recv_depth: 16,
-            recv_start: Time::ZERO,
-            carried: false,
-            mtu: Mtu::M1024,
-            sl: 3,
-            dscp: 0,
-            udp_src: None,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            max_rd_atomic: 16,
-            first_psn: None,
-        }
-    }
-
-    pub(super) fn takes_receives(&self) -> bool {
-        matches!(
-            self.operation,
-            FlowOperation::Send | FlowOperation::SendImmediate | FlowOperation::WriteImmediate
-        )
-    }
-}
 
 /// The most latencies a flow keeps; later ones are not sampled.
 pub const MAX_SAMPLES: usize = 1 << 20;
@@ -158,8 +56,58 @@ pub struct FlowStats {
     pub received: StatusCounts,
     /// Bytes received by receive requests.
     pub received_bytes: u64,
-    /// Receive completions whose immediate data was not the number of the message.
+    /// Receive completions whose immediate data was not the number of the message, or of none that was
+    /// sent if the service is unreliable.
     pub wrong_immediate: u64,
+    /// Receive completions that did not name the key that the message was to invalidate.
+    pub wrong_key: u64,
+    /// Atomics that did not find what the one before had left.
+    pub wrong_original: u64,
+}
+
+impl FlowStats {
+    /// True if something arrived that was not sent. A card that lets that happen is broken.
+    pub fn is_wrong(&self) -> bool {
+        self.wrong_immediate + self.wrong_key + self.wrong_original > 0
+    }
+}
+
+/// The keys of windows of type 2 that are bound and invalidated in turns. Each time a window is bound, its
+/// key has another low byte, counted up, so that both ends know the key without telling each other.
+#[derive(Clone, Debug)]
+pub(super) struct Windows(pub(super) Vec<RemoteKey>);
+
+impl Windows {
+    /// The key of use `n`, of the windows one after the other.
+    #[inline]
+    pub(super) fn key(&self, n: u64) -> RemoteKey {
+        let windows = self.0.len() as u64;
+        let RemoteKey(unbound) = self.0[(n % windows) as usize];
+        let tag = (unbound as u8)
+            .wrapping_add((n / windows) as u8)
+            .wrapping_add(1);
+        RemoteKey(unbound & !0xff | u32::from(tag))
+    }
+}
+
+/// What the key of a request is, if it is not that of a remote address.
+#[derive(Clone, Debug)]
+pub(super) enum Keys {
+    /// The same for each.
+    One(RemoteKey),
+    /// Those of windows, so many requests for each use.
+    Windows(Windows, u64),
+}
+
+/// What requests name.
+#[derive(Clone, Debug)]
+pub(super) struct Aim {
+    pub(super) remote: Remote,
+    /// The elements of a request, of each slot of local memory.
+    pub(super) sges: Vec<Sge>,
+    pub(super) to: Option<Datagram>,
+    pub(super) keys: Keys,
+    pub(super) binding: Binding,
 }
 
 /// A queue pair that sends.
@@ -167,10 +115,15 @@ pub struct FlowStats {
 pub struct Flow {
     pub(super) spec: FlowSpec,
     pub(super) qp: QueuePair,
-    pub(super) local: MemoryRegion,
     pub(super) data: Option<Buffer>,
-    pub(super) remote: Remote,
-    pub(super) sges: Vec<Sge>,
+    pub(super) aim: Aim,
+    /// From which message on requests name something else, and what.
+    pub(super) wrong: (u64, Option<Box<Aim>>),
+    /// Slots of local memory, used in turn: one word for each outstanding atomic, and one for all messages
+    /// otherwise.
+    pub(super) slots: u32,
+    /// What atomics find in the beginning.
+    pub(super) first_word: u64,
     /// When each message without completion was posted, oldest first.
     pub(super) outstanding: VecDeque<Time>,
     pub(super) failed: bool,
@@ -197,20 +150,32 @@ impl Flow {
             && now < self.spec.stop
         {
             let n = self.stats.posted;
-            let immediate = Immediate::from_be(n as u32);
+            if n == self.wrong.0
+                && let Some(aim) = self.wrong.1.take()
+            {
+                self.aim = *aim;
+            }
+            let operation = self.spec.operation;
+            let aim = &self.aim;
+            let key = match &aim.keys {
+                Keys::One(key) => *key,
+                Keys::Windows(windows, each) => windows.key(n / each),
+            };
+            let mut sges = &aim.sges[..];
+            if self.slots > 1 {
+                let pieces = self.spec.sges as usize;
+                let slot = (n % u64::from(self.slots)) as usize;
+                sges = &sges[slot * pieces..(slot + 1) * pieces];
+            }
+            if operation == FlowOperation::AtomicWrite {
+                self.set_word(n, self.first_word.wrapping_add(n + 1));
+            }
+            let work = operation.work(n, self.first_word, aim.remote, key, &aim.binding);
             let request = SendRequest {
-                wr_id: n,
-                work: match self.spec.operation {
-                    FlowOperation::Send => Work::Send,
-                    FlowOperation::SendImmediate => Work::SendImmediate(immediate),
-                    FlowOperation::Write => Work::Write(self.remote),
-                    FlowOperation::WriteImmediate => Work::WriteImmediate(self.remote, immediate),
-                    FlowOperation::Read => Work::Read(self.remote),
-                },
-                sges: &self.sges,
                 signaled: (n + 1).is_multiple_of(self.spec.signal_every.into())
                     || n + 1 == self.spec.count,
-                ..SendRequest::new(n, Work::Send, &self.sges)
+                to: aim.to,
+                ..SendRequest::new(n, work, sges)
             };
             if self.qp.post_send(&request).is_err() {
                 // The queue pair is in error; its completions say so.
@@ -234,21 +199,51 @@ impl Flow {
             posted = self.outstanding.pop_front().unwrap_or(now);
         }
         self.stats.last_completion = Some(now);
-        if c.status == Status::Success {
-            self.stats.completed.count(c.status, n);
-            self.stats.bytes += n * u64::from(self.spec.size);
+        let succeeded = if c.status == Status::Success {
             self.stats.last_success = Some(now);
             if self.stats.latencies.len() < MAX_SAMPLES {
                 self.stats.latencies.push(now.since(posted));
             }
+            n
         } else {
             // Those before the failed one had succeeded.
-            self.stats
-                .completed
-                .count(Status::Success, n.saturating_sub(1));
-            self.stats.bytes += n.saturating_sub(1) * u64::from(self.spec.size);
             self.stats.completed.count(c.status, 1);
             self.failed = true;
+            n.saturating_sub(1)
+        };
+        self.stats.completed.count(Status::Success, succeeded);
+        self.stats.bytes += succeeded * u64::from(self.spec.size);
+        if matches!(
+            self.spec.operation,
+            FlowOperation::CompareSwap | FlowOperation::FetchAdd
+        ) {
+            self.check_originals(first, succeeded);
+        }
+    }
+
+    /// Each of these atomics must have found what the one before had left.
+    fn check_originals(&mut self, first: u64, n: u64) {
+        for m in first..first + n {
+            let expected = self.first_word.wrapping_add(m);
+            let found = self.word(m);
+            self.stats.wrong_original += u64::from(found.is_some_and(|w| w != expected));
+        }
+    }
+
+    fn word_at(&self, n: u64) -> usize {
+        8 * (n % u64::from(self.slots)) as usize
+    }
+
+    /// The word in the slot of message `n`, if there is data.
+    fn word(&self, n: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.data.as_ref()?.read_at(self.word_at(n), &mut word);
+        Some(u64::from_ne_bytes(word))
+    }
+
+    fn set_word(&self, n: u64, word: u64) {
+        if let Some(data) = &self.data {
+            data.write_at(self.word_at(n), &word.to_ne_bytes());
         }
     }
 }

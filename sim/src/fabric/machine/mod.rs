@@ -7,7 +7,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `flow` | what a flow asks for, over and over, and what became of it |
+//! | `spec` | what a flow is asked to do, and what cannot be asked of it |
+//! | `flow` | the sending end: posts, and keeps count of what became of it |
 //! | `receiver` | the other end: receives, and what came into them |
 //! | `connect` | setting a flow up between two hosts |
 //! | `member` | a part in a collective, which flows wait for leave from |
@@ -16,14 +17,18 @@ mod connect;
 mod flow;
 mod member;
 mod receiver;
+mod spec;
 
 pub use connect::{FlowError, FlowId, connect, connect_ends, data_intact, stats};
-pub use flow::{Flow, FlowOperation, FlowSpec, FlowStats, MAX_SAMPLES, StatusCounts};
+pub use flow::{Flow, FlowStats, MAX_SAMPLES, StatusCounts};
 pub use member::enlist;
+pub use spec::{FlowOperation, FlowSpec, Mistake};
 
 use super::collective::{Event, Orders};
 use super::host::Host;
-use crate::card::{Card, Completion, CompletionQueue, CreateError, Env, PriorityMask, Status};
+use crate::card::{
+    Card, Completion, CompletionKind, CompletionQueue, CreateError, Env, PriorityMask, Status,
+};
 use crate::memory::Pd;
 use crate::time::Time;
 use crate::wire::{Packet, QpNumber, Route};
@@ -129,9 +134,13 @@ impl Machine {
                 }
             }
             Some(&Role::Receiver(i)) => {
-                self.receivers[i].completed(&c);
+                let rings = self.receivers[i].completed(&c);
+                if rings {
+                    self.card.doorbell(now, c.qp);
+                }
                 if let Some(part) = self.receivers[i].part
                     && c.status == Status::Success
+                    && c.kind != CompletionKind::BindWindow
                 {
                     self.tell(now, part.seat, Event::Received(part.way));
                 }
@@ -140,11 +149,15 @@ impl Machine {
         }
     }
 
+    /// Takes all completions; false if there are none.
     #[inline]
-    fn poll(&mut self, now: Time) {
+    fn poll(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some(c) = self.cq.poll() {
             self.handle(now, c);
+            any = true;
         }
+        any
     }
 
     /// Starts flows and receivers whose time has come; false if there are none.
@@ -161,7 +174,12 @@ impl Machine {
                         self.card.doorbell(now, self.flows[i].qp.number());
                     }
                 }
-                Start::Receiver(i) => self.receivers[i].fill(),
+                Start::Receiver(i) => {
+                    let rings = self.receivers[i].fill();
+                    if rings {
+                        self.card.doorbell(now, self.receivers[i].qp.number());
+                    }
+                }
                 Start::Member(i) => self.tell(now, i, Event::Wake),
             }
         }
@@ -190,12 +208,14 @@ impl Host for Machine {
         ready: PriorityMask,
         env: &mut E,
     ) -> Option<Packet> {
-        let packet = self.card.next_packet(now, ready, env);
-        // A request that cannot be sent completes here and now.
-        if packet.is_none() {
-            self.poll(now);
+        loop {
+            let packet = self.card.next_packet(now, ready, env);
+            // What is not sent completes here and now, as do requests that nobody acknowledges once they
+            // are on their way; that may have been what the next one waited for.
+            if packet.is_some() || !self.poll(now) {
+                return packet;
+            }
         }
-        packet
     }
 
     #[inline]

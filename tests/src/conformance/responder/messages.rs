@@ -193,7 +193,10 @@ fn payload_lengths_must_fit_the_place_in_the_message() {
     ] {
         let mut b = Bench::ready();
         b.post_recv(1, 0, 4096);
-        refuses(b, vec![], bad, NakCode::InvalidRequest);
+        b.hear(bad);
+        assert_eq!(b.says(), ["NAK 0 invalid request msn 0"]);
+        assert_eq!(b.completed(), [(1, Status::LocalQpOperationError)]);
+        assert!(b.events().is_empty());
     }
     for (opcode, payload) in [
         (Opcode::RC_SEND_MIDDLE, short),

@@ -5,10 +5,10 @@ use super::in_state;
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id};
-use softroce_sim::card::{AsyncEvent, RecvRequest, Sge, State, Status, Work};
+use softroce_sim::card::{AsyncEvent, RecvRequest, Remote, Sge, State, Status, Work};
 use softroce_sim::memory::{Access, Buffer};
 use softroce_sim::time::Span;
-use softroce_sim::wire::{NakCode, Opcode};
+use softroce_sim::wire::{Ext, Immediate, NakCode, Opcode, RemoteKey};
 
 pub(super) const RULES: &[Rule] = &[
     rule!(
@@ -39,7 +39,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Id("C9-222.1.1"),
         "A bad remote key: a NAK, and an event where no request takes part",
-        [a_bad_remote_key_is_answered_and_told]
+        [
+            a_bad_remote_key_is_answered_and_told,
+            a_write_that_has_taken_a_receive_fails_it
+        ]
     ),
     rule!(
         Id("C11-37"),
@@ -241,6 +244,56 @@ fn a_bad_remote_key_is_answered_and_told() {
         assert_eq!(b.state(), State::Error);
         assert!(b.completed().is_empty());
     }
+}
+
+fn a_write_that_has_taken_a_receive_fails_it() {
+    let wrong = |b: &Bench| Remote {
+        rkey: RemoteKey(b.mr.rkey.0 ^ 1),
+        ..b.remote(0)
+    };
+    // With its only packet, it takes a receive before its key is looked at.
+    let mut b = Bench::ready();
+    b.post_recv(1, 0, 64);
+    b.post_recv(2, 64, 64);
+    b.hear(write_imm(0, wrong(&b), b"x", 5));
+    assert_eq!(b.says(), ["NAK 0 remote access error msn 0"]);
+    assert_eq!(
+        b.completed(),
+        [
+            (1, Status::LocalAccessError),
+            (2, Status::WorkRequestFlushed)
+        ]
+    );
+    assert!(b.events().is_empty());
+    // Its last packet has another length than was announced.
+    let mut b = Bench::ready();
+    b.post_recv(1, 0, 64);
+    b.hear(write(
+        Opcode::RC_WRITE_FIRST,
+        0,
+        b.remote(0),
+        1030,
+        &[1; 1024],
+    ));
+    let mut last = send(Opcode::RC_WRITE_LAST_IMM, 1, b"x");
+    last.ext = Ext::Immediate(Immediate::from_be(5));
+    b.hear(last);
+    assert_eq!(b.says(), ["NAK 1 invalid request msn 0"]);
+    assert_eq!(b.completed(), [(1, Status::LocalQpOperationError)]);
+    assert!(b.events().is_empty());
+    // The key of its first packet is wrong: no receive takes part yet.
+    let mut b = Bench::ready();
+    b.post_recv(1, 0, 64);
+    b.hear(write(
+        Opcode::RC_WRITE_FIRST,
+        0,
+        wrong(&b),
+        1030,
+        &[1; 1024],
+    ));
+    assert_eq!(b.says(), ["NAK 0 remote access error msn 0"]);
+    assert_eq!(b.completed(), [(1, Status::WorkRequestFlushed)]);
+    assert_eq!(b.events(), [AsyncEvent::QpAccessError(b.qp.number())]);
 }
 
 fn others_learn_of_the_overrun_when_they_next_complete() {
