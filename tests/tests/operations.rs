@@ -261,8 +261,11 @@ fn what_an_unreliable_service_loses_is_not_received() {
     }
 }
 
+/// Completions by status.
+type Ends = Vec<(Status, u64)>;
+
 /// How the requests and the receives of a flow that makes a mistake end.
-fn ends(spec: &FlowSpec) -> (Vec<(Status, u64)>, Vec<(Status, u64)>) {
+fn ends(spec: &FlowSpec) -> (Ends, Ends) {
     let (net, id) = run(spec);
     let FlowStats {
         completed,
