@@ -3,6 +3,7 @@
 use crate::format::Scenario;
 use crate::format::fault::{Action, PacketClass, Pick};
 use crate::format::pattern::CollectiveKind;
+use crate::format::request::Transport;
 use crate::format::topology::WayId;
 use crate::format::traffic::Traffic;
 use crate::path::{Neighbours, one_way, wire_bytes};
@@ -41,10 +42,10 @@ impl GoBackN {
     }
 
     /// Works out the parameters for one load of a scenario, alone on its path. `None` if it has no path,
-    /// or is a READ, whose data the responder sends.
+    /// or is none of SENDs or WRITEs over a reliable connection.
     pub fn of(scenario: &Scenario, traffic: &Traffic) -> Option<GoBackN> {
         let &(from, to) = traffic.pairs.first()?;
-        if !traffic.operation.sends_data() {
+        if !traffic.operation.sends_data() || traffic.transport != Transport::Rc {
             return None;
         }
         let card = scenario.cards.get(from)?;
@@ -116,7 +117,7 @@ impl RingAllReduce {
             // The chunks of rings side by side go one after the other, as messages of one flow would.
             let rings = u64::from(rings);
             let size = traffic.size.0;
-            let time = one_way(network, card, &way, traffic.operation, size, rings);
+            let time = one_way(network, card, &way, traffic.operation, size, rings)?;
             step = step.max(time);
         }
         Some(RingAllReduce {

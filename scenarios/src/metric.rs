@@ -106,8 +106,22 @@ metrics! {
         "Completions that failed because the transport retries ran out.";
     RnrRetryExceeded = "completions.rnr-retry-exceeded", Count, Traffic,
         "Completions that failed because the RNR retries ran out.";
-    Received = "completions.received", Count, Traffic,
+    WindowBind = "completions.window-bind", Count, Traffic,
+        "Completions of windows that could not be bound.";
+    Received = "receives.success", Count, Traffic,
         "Completions of receives, with success.";
+    ReceivesLength = "receives.local-length", Count, Traffic,
+        "Completions of receives that were too short.";
+    ReceivesOperation = "receives.local-operation", Count, Traffic,
+        "Completions of receives whose message was invalid.";
+    ReceivesProtection = "receives.local-protection", Count, Traffic,
+        "Completions of receives whose own key did not allow it.";
+    ReceivesAccess = "receives.local-access", Count, Traffic,
+        "Completions of receives whose WRITE with immediate data was refused its remote key.";
+    ReceivesInvalid = "receives.remote-invalid-request", Count, Traffic,
+        "Completions of receives whose SEND named a key that cannot be invalidated.";
+    ReceivesFlushed = "receives.flushed", Count, Traffic,
+        "Completions of receives flushed because the queue pair had failed.";
     LatencyMin = "latency.min", Span, Traffic,
         "Shortest time from the posting of a signalled request to its completion.";
     LatencyMean = "latency.mean", Span, Traffic,

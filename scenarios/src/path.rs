@@ -1,8 +1,8 @@
 //! Paths between hosts, what packets take on the wire, and how long an empty network takes.
 
 use crate::format::card::{Card, GidKind};
+use crate::format::request::Operation;
 use crate::format::topology::{End, Network, WayId};
-use crate::format::traffic::Operation;
 use crate::units::{Rate, Span};
 use std::collections::VecDeque;
 
@@ -95,12 +95,14 @@ pub(crate) fn wire_bytes(card: &Card, extended: u64, payload: u64) -> u64 {
 const RETH: u64 = 16;
 const AETH: u64 = 4;
 const IMMEDIATE: u64 = 4;
+const INVALIDATED: u64 = 4;
 
 /// The time that a flow of `count` messages of `size` bytes takes from its first request to its last
 /// completion if it has the network for itself and cards that take no time: all its frames, with
 /// preambles and gaps, at the slowest link of the way, one frame more at each other link (switches store
 /// and forward), the delay of all links, and the way back of the last ACK; of a READ, the way there of
-/// the request instead. It is exact for one message where a byte takes whole picoseconds on every link.
+/// the request instead. It is exact for one message where a byte takes whole picoseconds on every link. It is
+/// for reliable connections, and not for atomics, which wait for one another, nor for what sends nothing.
 pub(crate) fn ideal(
     network: &Network,
     card: &Card,
@@ -108,7 +110,7 @@ pub(crate) fn ideal(
     operation: Operation,
     size: u64,
     count: u64,
-) -> Span {
+) -> Option<Span> {
     // What goes the other way.
     let other = match operation {
         Operation::Read => wire_bytes(card, RETH, 0),
@@ -117,7 +119,7 @@ pub(crate) fn ideal(
     let back = links(network, way).into_iter();
     let back = back.map(|(rate, delay)| time(rate, other).saturating_add(delay.as_ps()));
     let back = Span::from_ps(back.fold(0, u64::saturating_add));
-    one_way(network, card, way, operation, size, count) + back
+    Some(one_way(network, card, way, operation, size, count)? + back)
 }
 
 /// As [`ideal`], but only until the last frame of the data has arrived.
@@ -128,7 +130,7 @@ pub(crate) fn one_way(
     operation: Operation,
     size: u64,
     count: u64,
-) -> Span {
+) -> Option<Span> {
     // Headers that the first and the last packet have.
     let (first, last, only) = match operation {
         Operation::Send => (0, 0, 0),
@@ -136,6 +138,10 @@ pub(crate) fn one_way(
         Operation::Write => (RETH, 0, RETH),
         Operation::WriteImm => (RETH, IMMEDIATE, RETH + IMMEDIATE),
         Operation::Read => (AETH, AETH, AETH),
+        Operation::SendInv => (0, INVALIDATED, INVALIDATED),
+        Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite | Operation::Bind => {
+            return None;
+        }
     };
     let mtu = u64::from(card.mtu).max(1);
     let packets = size.div_ceil(mtu).max(1);
@@ -149,7 +155,7 @@ pub(crate) fn one_way(
         pipeline.push(wire_bytes(card, last, rest), 1);
     }
     let more = pipeline.sent.saturating_mul(count.saturating_sub(1));
-    Span::from_ps(pipeline.end().saturating_add(more))
+    Some(Span::from_ps(pipeline.end().saturating_add(more)))
 }
 
 fn links(network: &Network, way: &[WayId]) -> Vec<(Rate, Span)> {

@@ -326,7 +326,7 @@ fn every_kind_of_address_carries_a_run() {
     let tree = "[topology]\nkind = \"fat-tree\"\n[[traffic]]\nname = \"flow\"\nfrom = [\"h0\", \"h1\"]\n\
                 to = [\"h14\", \"h15\"]\noperation = \"send\"\nsize = \"10KiB\"\nqps = 2\ncount = 3\n\
                 [[expect]]\nmetric = \"completions.success\"\nequals = 24\n\
-                [[expect]]\nmetric = \"completions.received\"\nequals = 24\n";
+                [[expect]]\nmetric = \"receives.success\"\nequals = 24\n";
     let (_dir, path) = file(tree);
     prints(&["run", path.to_str().unwrap()], 0);
 }

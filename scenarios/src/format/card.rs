@@ -6,6 +6,8 @@ use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::topology::Network;
 use crate::units::{Size, Span};
+use softroce_sim::card::Profile;
+use softroce_sim::card::profile::{RXE, SPEC};
 
 choices! {
     /// How a card is addressed, and with it how packets are wrapped.
@@ -29,6 +31,26 @@ choices! {
     }
 }
 
+choices! {
+    /// Whose habits a card has.
+    pub enum Habits {
+        /// Those of the specification.
+        Spec = "spec",
+        /// Those of Linux' software card.
+        Rxe = "rxe",
+    }
+}
+
+impl Habits {
+    /// As the simulator has them.
+    pub fn profile(self) -> &'static Profile {
+        match self {
+            Habits::Spec => &SPEC,
+            Habits::Rxe => &RXE,
+        }
+    }
+}
+
 const DELAY: Kind = Kind::Span(0, 10_000_000_000_000);
 
 pub(super) static CARD: Section = Section {
@@ -48,6 +70,12 @@ pub(super) static CARD: Section = Section {
             Kind::Choice(GidKind::NAMES),
             "ipv4",
             "Addresses: RoCEv2 over IPv4 or IPv6, or RoCEv1. The two ends of a queue pair must agree.",
+        ),
+        Key::with(
+            "profile",
+            Kind::Choice(Habits::NAMES),
+            "spec",
+            "Habits where cards differ: those of the specification, or of Linux' software card (rdma_rxe).",
         ),
         Key::with(
             "timeout",
@@ -80,10 +108,10 @@ pub(super) static CARD: Section = Section {
             "16",
             "READs and atomics a queue pair has outstanding at most, and answers at most.",
         ),
-        Key::with(
+        Key::optional(
             "ack-every",
             Kind::Count(1, 65_536),
-            "32",
+            "32; 66 with profile `rxe`",
             "A requester asks for an ACK with the last packet of each message and, within one, with \
              every n-th packet.",
         ),
@@ -117,10 +145,10 @@ pub(super) static CARD: Section = Section {
             "0ps",
             "From the posting of a request on an idle send queue until its first packet is ready.",
         ),
-        Key::with(
+        Key::optional(
             "credits",
             Kind::Boolean,
-            "true",
+            "true; false with profile `rxe`",
             "End-to-end credits: ACKs tell how many receives are posted, and a requester without \
              credit sends one request at a time.",
         ),
@@ -150,6 +178,8 @@ pub(super) static CARD: Section = Section {
 pub struct Card {
     /// Path MTU: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
+    /// Whose habits it has.
+    pub profile: Habits,
     /// How it is addressed.
     pub gid: GidKind,
     /// Local ACK timeout exponent; 0 waits for ever.
@@ -251,21 +281,24 @@ fn card(reader: &Reader<'_>) -> Card {
         reader.say("mtu", "must be 256, 512, 1024, 2048 or 4096 bytes");
     }
     let priority = reader.get("priority");
+    let habits: Habits = reader.get("profile");
+    let profile = habits.profile();
     Card {
         mtu: u16::try_from(mtu.0).unwrap_or(4096),
+        profile: habits,
         gid: reader.get("gid"),
         timeout: reader.get("timeout"),
         retry_count: reader.get("retry-count"),
         rnr_retry: reader.get("rnr-retry"),
         min_rnr_timer: reader.get("min-rnr-timer"),
         max_rd_atomic: reader.get("max-rd-atomic"),
-        ack_every: reader.get("ack-every"),
+        ack_every: reader.opt("ack-every").unwrap_or(profile.ack_every),
         recovery: reader.get("recovery"),
         ack_delay: reader.get("ack-delay"),
         nak_delay: reader.get("nak-delay"),
         retransmit_delay: reader.get("retransmit-delay"),
         doorbell_delay: reader.get("doorbell-delay"),
-        credits: reader.get("credits"),
+        credits: reader.opt("credits").unwrap_or(profile.credits),
         priority,
         ack_priority: reader.opt("ack-priority").unwrap_or(priority),
         dscp: reader.get("dscp"),

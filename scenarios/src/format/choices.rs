@@ -72,6 +72,18 @@ macro_rules! choices {
                 $crate::format::reader::choice(node, $name::NAMES, $name::from_name)
             }
         }
+
+        impl $crate::format::reader::Field for Vec<$name> {
+            fn placeholder() -> Vec<$name> {
+                Vec::new()
+            }
+            fn read(
+                node: &$crate::format::document::Node,
+                _: &$crate::format::schema::Kind,
+            ) -> Result<Vec<$name>, String> {
+                $crate::format::reader::choices(node, $name::NAMES, $name::from_name)
+            }
+        }
     };
 }
 pub(crate) use {choices, words};

@@ -5,6 +5,7 @@ use super::diagnostic::{Origin, Sink, hint};
 use super::document::{Node, Table, Value};
 use super::pattern::Pattern;
 use super::reader::{Field, Reader};
+use super::request::Transport;
 use super::scenario::Scenario;
 use super::schema::{Key, Kind, Section};
 use super::topology::WayId;
@@ -509,10 +510,13 @@ impl Context<'_> {
                         reader.say("law", message);
                     }
                 }
-                [one] if one.operation.sends_data() => {}
+                [one] if one.operation.sends_data() && one.transport == Transport::Rc => {}
                 [one] => reader.say(
                     "law",
-                    format!("is for SEND and WRITE, but \"{}\" is a READ", one.name),
+                    format!(
+                        "is for SEND and WRITE over \"rc\", but \"{}\" is \"{}\" over \"{}\"",
+                        one.name, one.operation, one.transport
+                    ),
                 ),
                 _ => reader.say("law", "is for one load; say which with \"of\""),
             }

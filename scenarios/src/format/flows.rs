@@ -2,9 +2,10 @@
 
 use super::document::Node;
 use super::reader::Field;
+use super::request::Operation;
 use super::schema::Kind;
 use super::source::Source;
-use super::traffic::{MAX_QUEUE_PAIRS, Operation, Own};
+use super::traffic::{MAX_QUEUE_PAIRS, Own};
 use crate::units::{Size, Span};
 use std::collections::BTreeMap;
 

@@ -30,6 +30,7 @@ mod path;
 pub mod pattern;
 mod points;
 mod reader;
+pub mod request;
 pub mod scenario;
 pub mod schema;
 pub mod shape;

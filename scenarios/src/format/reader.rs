@@ -318,6 +318,26 @@ fn wrong_kind(node: &Node, kind: &Kind) -> String {
     format!("is {}, but must be {kind}", node.kind())
 }
 
+/// Reads one of `words`, or a list of them, each at most once.
+pub(crate) fn choices<T: Copy + PartialEq>(
+    node: &Node,
+    words: &'static [&'static str],
+    from: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let Value::Array(list) = &node.value else {
+        return choice(node, words, &from).map(|one| vec![one]);
+    };
+    let mut all = Vec::new();
+    for node in list {
+        let one = choice(node, words, &from).map_err(|why| format!("has {node}, which {why}"))?;
+        if all.contains(&one) {
+            return Err(format!("has {node} twice"));
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
 /// Reads one of `words`.
 pub(crate) fn choice<T>(
     node: &Node,

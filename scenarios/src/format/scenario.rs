@@ -8,6 +8,7 @@ use super::expect::{self, Expectation};
 use super::fault::{self, Capture, Fault};
 use super::folder::Folder;
 use super::reader::Reader;
+use super::request::Transport;
 use super::schema::{Key, Kind, Section};
 use super::shape;
 use super::sweep;
@@ -223,12 +224,15 @@ fn patterned(root: &Reader<'_>) -> bool {
 fn agree(traffic: &[Traffic], cards: &[Card], network: &Network, root: &Reader<'_>) {
     let parts = network.parts();
     for (n, load) in traffic.iter().enumerate() {
-        for &(a, b) in &load.pairs {
+        for (flow, &(a, b)) in load.pairs.iter().enumerate() {
             let (Some(x), Some(y)) = (cards.get(a), cards.get(b)) else {
                 continue;
             };
             let (from, to) = (&network.hosts[a], &network.hosts[b]);
-            let what = if x.mtu != y.mtu {
+            let (size, mtu) = (load.flow(flow).size, x.mtu);
+            let what = if load.transport == Transport::Ud && size.0 > u64::from(mtu) {
+                format!("have a path MTU of {mtu}, but a datagram has {size}; it is one packet")
+            } else if x.mtu != y.mtu {
                 format!("have path MTUs {} and {}", x.mtu, y.mtu)
             } else if x.gid != y.gid {
                 format!("have addresses of kind {} and {}", x.gid, y.gid)

@@ -77,6 +77,8 @@ pub enum Kind {
     Distribution,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A list of these words, or one of them.
+    Choices(&'static [&'static str]),
     /// A priority or a list of priorities.
     Priorities,
     /// A list of eight weights, one for each priority.
@@ -195,8 +197,11 @@ impl fmt::Display for Kind {
             Kind::Distribution => {
                 f.write_str("a list of sizes with probabilities, [[size, probability], ...]")
             }
-            Kind::Choice(words) => {
-                f.write_str("one of ")?;
+            Kind::Choice(words) | Kind::Choices(words) => {
+                f.write_str(match self {
+                    Kind::Choice(_) => "one of ",
+                    _ => "a list, perhaps empty, of ",
+                })?;
                 for (n, word) in words.iter().enumerate() {
                     write!(f, "{}\"{word}\"", if n > 0 { ", " } else { "" })?;
                 }

@@ -1,55 +1,24 @@
 //! `[[traffic]]`: who sends what to whom.
 
-use super::choices::choices;
 use super::diagnostic::{Origin, Sink};
 use super::folder::Folder;
 use super::pattern::{self, Collective, Pattern};
 use super::reader::Reader;
+use super::request::{self, Mistake, Operation, Requests, Transport};
 use super::schema::{Key, Kind, Section};
 use super::topology::Network;
 use crate::units::{Size, Span};
 use softroce_sim::card::{MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
-
-choices! {
-    /// What a request does.
-    pub enum Operation {
-        /// SEND into a posted receive.
-        Send = "send",
-        /// SEND with immediate data.
-        SendImm = "send-imm",
-        /// RDMA WRITE.
-        Write = "write",
-        /// RDMA WRITE with immediate data, which uses up a receive.
-        WriteImm = "write-imm",
-        /// RDMA READ: the data flows from `to` to `from`.
-        Read = "read",
-    }
-}
-
-impl Operation {
-    /// True if the data flows from the host that posts the request.
-    pub const fn sends_data(self) -> bool {
-        !matches!(self, Operation::Read)
-    }
-
-    /// True if it uses up a receive at the other end.
-    pub const fn needs_receive(self) -> bool {
-        matches!(
-            self,
-            Operation::Send | Operation::SendImm | Operation::WriteImm
-        )
-    }
-}
+use softroce_sim::memory::Access;
 
 /// Requests that a host of a collective has outstanding on a queue pair at most.
 const COLLECTIVE_DEPTH: u32 = 16;
 const SIZE: Kind = Kind::Size(0, 1 << 31);
-const RECEIVING: &[&str] = &["send", "send-imm", "write-imm"];
 
 pub(super) static TRAFFIC: Section = Section {
     title: "[[traffic]]",
     about: "A load: requests of one kind from one or several hosts to one or several others, over \
-            reliable connections of its own.",
+            queue pairs of its own.",
     named: None,
     keys: &[
         Key::optional(
@@ -77,15 +46,12 @@ pub(super) static TRAFFIC: Section = Section {
         pattern::HOSTS,
         pattern::BY,
         pattern::FILE,
-        Key::required(
-            "operation",
-            Kind::Choice(Operation::NAMES),
-            "What each request does. In a `read` the data flows from `to` to `from`.",
-        ),
+        request::OPERATION,
+        request::TRANSPORT,
         Key::optional(
             "size",
             SIZE,
-            "required, but with `file` and `poisson`",
+            "8 for atomics, otherwise required, but with `file` and `poisson`",
             "Bytes of each message; of an all-reduce, those that are reduced; of a parameter server, those \
              that each worker hands over. A number without a unit is in bytes.",
         )
@@ -131,7 +97,7 @@ pub(super) static TRAFFIC: Section = Section {
             "Receives kept posted on each queue pair; with 0 there are none, and requests that need one get \
              RNR NAKs.",
         )
-        .only("operation", RECEIVING),
+        .only("operation", request::RECEIVING),
         Key::with(
             "recv-delay",
             Kind::Span(0, 1_000_000_000_000_000),
@@ -139,7 +105,12 @@ pub(super) static TRAFFIC: Section = Section {
             "From `start` until receives are first posted: a late receiver, who answers with RNR NAKs \
              until then.",
         )
-        .only("operation", RECEIVING),
+        .only("operation", request::RECEIVING),
+        request::RECV_SIZE,
+        request::QP_ACCESS,
+        request::MR_ACCESS,
+        request::MISTAKE,
+        request::MISTAKE_FROM,
         Key::with(
             "sge",
             Kind::Count(1, MAX_SGE as u64),
@@ -181,6 +152,8 @@ pub struct Traffic {
     pub collective: Option<Collective>,
     /// What each request does.
     pub operation: Operation,
+    /// Over which service.
+    pub transport: Transport,
     /// Bytes of each message.
     pub size: Size,
     /// When it ends.
@@ -195,6 +168,14 @@ pub struct Traffic {
     pub recv_depth: u32,
     /// From the start until receives are first posted.
     pub recv_delay: Span,
+    /// Bytes of each receive, if other than those of a message.
+    pub recv_size: Option<Size>,
+    /// What the queue pair at the other end allows.
+    pub qp_access: Access,
+    /// What the memory there is registered for.
+    pub mr_access: Access,
+    /// What goes wrong, and with which request, from 1.
+    pub mistake: Option<(Mistake, u64)>,
     /// Pieces of memory of each message.
     pub sge: u32,
     /// Every n-th request is signalled.
@@ -229,6 +210,24 @@ impl Traffic {
             false => 0,
         }
     }
+
+    /// Bytes of memory that a queue pair of the `n`-th pair needs, at both ends together.
+    fn bytes_each(&self, n: usize) -> u64 {
+        let (own, depth) = (self.flow(n), u64::from(self.depth));
+        let (size, flow) = (own.size.0, own.operation.flow());
+        if flow.is_atomic() {
+            return size.saturating_mul(1 + depth);
+        }
+        if !flow.is_send() {
+            return size.saturating_mul(2);
+        }
+        let header = match self.transport {
+            Transport::Ud => 40,
+            Transport::Rc | Transport::Uc => 0,
+        };
+        let receive = self.recv_size.unwrap_or(own.size).0 + header;
+        size.saturating_add(receive.saturating_mul(self.receives(n).max(1).into()))
+    }
 }
 
 /// When a load ends.
@@ -262,7 +261,8 @@ pub(super) fn read(
         let operation: Operation = reader.get("operation");
         let pattern: Pattern = reader.get("pattern");
         let qps: u32 = reader.get("qps");
-        if !reader.has("size") && pattern::SIZED.contains(&pattern.name()) {
+        let atomic = operation.flow().is_atomic();
+        if !reader.has("size") && !atomic && pattern::SIZED.contains(&pattern.name()) {
             let told = format!("{} has no \"size\", which must be {}", reader.label(), SIZE);
             sink.say(origin, told);
         }
@@ -303,6 +303,20 @@ pub(super) fn read(
             Some(_) => COLLECTIVE_DEPTH,
             None => depth,
         };
+        let requests = Requests::read(&reader);
+        let size = flows.size.or_else(|| reader.opt("size"));
+        let size = size.unwrap_or(Size(if atomic { 8 } else { 0 }));
+        match flows.own.as_slice() {
+            [] if !pairs.is_empty() => requests.check(
+                &reader,
+                &[Own {
+                    size,
+                    start: Span::ZERO,
+                    operation,
+                }],
+            ),
+            own => requests.check(&reader, own),
+        }
         let needs_receive =
             operation.needs_receive() || flows.own.iter().any(|own| own.operation.needs_receive());
         all.push(Traffic {
@@ -312,7 +326,8 @@ pub(super) fn read(
             pattern,
             collective: flows.collective,
             operation,
-            size: flows.size.or_else(|| reader.opt("size")).unwrap_or(Size(0)),
+            transport: requests.transport,
+            size,
             amount: match (flows.messages, duration) {
                 (Some(n), _) => Amount::Messages(n),
                 (None, Some(span)) => Amount::For(span),
@@ -326,6 +341,10 @@ pub(super) fn read(
                 false => 0,
             },
             recv_delay: reader.get("recv-delay"),
+            recv_size: requests.recv_size,
+            qp_access: requests.qp_access,
+            mr_access: requests.mr_access,
+            mistake: requests.mistake,
             sge: reader.get("sge"),
             signalled_every: every,
         });
@@ -348,9 +367,7 @@ pub(super) fn check_totals(root: &Reader<'_>, traffic: &[Traffic], network: &Net
                 totals[host].0 += qps;
                 totals[host].1 += qps * u64::from(requests);
             }
-            let slots = 1 + u64::from(receives.max(1));
-            let each = load.flow(n).size.0.saturating_mul(slots);
-            bytes = bytes.saturating_add(each.saturating_mul(qps));
+            bytes = bytes.saturating_add(load.bytes_each(n).saturating_mul(qps));
         }
         let at = root.tables("traffic").get(n).map_or(Origin::FILE, |t| t.1);
         for &host in load.pairs.iter().flat_map(|(a, b)| [a, b]) {

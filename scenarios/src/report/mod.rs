@@ -114,7 +114,7 @@ pub struct TrafficReport {
     /// Its name.
     pub name: String,
     /// What each request did.
-    pub operation: crate::format::traffic::Operation,
+    pub operation: crate::format::request::Operation,
     /// Bytes of each message.
     pub size: u64,
     /// Queue pairs, over all pairs of hosts.
@@ -137,8 +137,8 @@ pub struct TrafficReport {
     pub bytes: u64,
     /// Completions by status.
     pub completions: BTreeMap<Status, u64>,
-    /// Completions of receives, with success.
-    pub received: u64,
+    /// Completions of receives by status.
+    pub receives: BTreeMap<Status, u64>,
     /// Queue pairs whose data arrived damaged, or with the immediate data of another message. The card
     /// that lets that happen is broken, so it fails the run.
     pub damaged: u64,
@@ -307,12 +307,19 @@ crate::format::words! {
         RetryExceeded = "retry-exceeded",
         /// The RNR retries ran out.
         RnrRetryExceeded = "rnr-retry-exceeded",
-        /// Anything else.
-        Other = "other",
+        /// A window could not be bound.
+        WindowBind = "window-bind",
+        /// A WRITE that used up a receive was refused its key.
+        LocalAccess = "local-access",
     }
 }
 
 impl TrafficReport {
+    /// Receives that took a message.
+    pub fn received(&self) -> u64 {
+        self.receives.get(&Status::Success).copied().unwrap_or(0)
+    }
+
     /// Goodput over that without loss.
     pub fn goodput_share(&self) -> Option<f64> {
         match self.clean_goodput_bps? {
@@ -388,6 +395,10 @@ impl Run {
             let of = |t: &TrafficReport| t.completions.get(&s).copied().unwrap_or(0);
             Some(loads.iter().map(of).sum::<u64>() as f64)
         };
+        let receive = |s: Status| {
+            let of = |t: &TrafficReport| t.receives.get(&s).copied().unwrap_or(0);
+            Some(loads.iter().map(of).sum::<u64>() as f64)
+        };
         // Of several loads together only the extremes are known.
         let latency = |f: fn(&Latency) -> u64| match loads {
             [one] => one.latency.as_ref().map(|l| f(l) as f64),
@@ -457,7 +468,14 @@ impl Run {
             M::RemoteOperation => status(Status::RemoteOperation),
             M::RetryExceeded => status(Status::RetryExceeded),
             M::RnrRetryExceeded => status(Status::RnrRetryExceeded),
-            M::Received => sum(|t| t.received),
+            M::WindowBind => status(Status::WindowBind),
+            M::Received => receive(Status::Success),
+            M::ReceivesLength => receive(Status::LocalLength),
+            M::ReceivesOperation => receive(Status::LocalOperation),
+            M::ReceivesProtection => receive(Status::LocalProtection),
+            M::ReceivesAccess => receive(Status::LocalAccess),
+            M::ReceivesInvalid => receive(Status::RemoteInvalidRequest),
+            M::ReceivesFlushed => receive(Status::Flushed),
             M::LatencyMin => latencies().map(|l| l.min_ps as f64).reduce(f64::min),
             M::LatencyMax => latencies().map(|l| l.max_ps as f64).reduce(f64::max),
             M::LatencyMean => latency(|l| l.mean_ps),

@@ -331,7 +331,7 @@ fn write_loads(out: &mut String, run: &Run) {
             c.naks.sequence.to_string(),
             c.naks.rnr.to_string(),
             (c.naks.total() - c.naks.sequence - c.naks.rnr).to_string(),
-            load.received.to_string(),
+            load.received().to_string(),
             completions,
         ];
         if load.damaged > 0 {

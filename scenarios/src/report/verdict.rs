@@ -336,7 +336,7 @@ mod tests {
             network: NetworkSummary::of(network),
             traffic: vec![TrafficReport {
                 name: "flow".into(),
-                operation: crate::format::traffic::Operation::Write,
+                operation: crate::format::request::Operation::Write,
                 size: 1 << 20,
                 queue_pairs: 1,
                 goodput_bps,
@@ -347,7 +347,7 @@ mod tests {
                 unfinished: 0,
                 bytes: 1 << 20,
                 completions: [(Status::Success, 1)].into(),
-                received: 0,
+                receives: Default::default(),
                 damaged: 0,
                 latency: None,
                 flows: None,

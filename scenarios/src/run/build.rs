@@ -9,12 +9,12 @@ use crate::format::fault;
 use crate::format::scenario::Payload;
 use crate::format::switch::{self, Switch, Trust};
 use crate::format::topology::{End, WayId};
-use crate::format::traffic::{Amount, Operation, Traffic};
-use crate::units;
+use crate::format::traffic::{Amount, Traffic};
+use crate::units::{self, Size};
 use softroce_sim::card::recovery::{GO_BACK_0, GO_BACK_N};
 use softroce_sim::card::{self, CardConfig, Mtu, PriorityMask, Timing};
 use softroce_sim::fabric::faults::GilbertElliott;
-use softroce_sim::fabric::machine::{self, FlowId, FlowOperation, FlowSpec, Machine};
+use softroce_sim::fabric::machine::{self, FlowId, FlowSpec, Machine};
 use softroce_sim::fabric::{
     Action, ChannelId, Config, Direction, EcnSpec, Fault, Filter, Headroom, HostId, HostNode,
     LinkSpec, Network, Opcodes, Pattern, PayloadMode, PfcSpec, PsnFilter, Rate, Ratio, SwitchSpec,
@@ -218,6 +218,7 @@ fn card_config(node: &HostNode, card: &Card) -> CardConfig {
             retransmit: card.retransmit_delay,
         },
         ..CardConfig::new(node.name.clone(), node.gid(), node.mac)
+            .with_profile(card.profile.profile())
     }
 }
 
@@ -254,13 +255,7 @@ fn connect(
 /// The flow of the `n`-th pair of a load as the card at one end sets it up.
 fn flow(scenario: &Scenario, load: &Traffic, n: usize, name: String, card: &Card) -> FlowSpec {
     let own = load.flow(n);
-    let operation = match own.operation {
-        Operation::Send => FlowOperation::Send,
-        Operation::SendImm => FlowOperation::SendImmediate,
-        Operation::Write => FlowOperation::Write,
-        Operation::WriteImm => FlowOperation::WriteImmediate,
-        Operation::Read => FlowOperation::Read,
-    };
+    let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     let start = Time::ZERO + load.start + own.start;
     let (count, stop) = match load.amount {
         Amount::Messages(n) => (n, Time::NEVER),
@@ -268,13 +263,21 @@ fn flow(scenario: &Scenario, load: &Traffic, n: usize, name: String, card: &Card
     };
     FlowSpec {
         name,
+        transport: load.transport.qp_type(),
         depth: load.depth,
         start,
         stop,
         signal_every: load.signalled_every,
         sges: load.sge,
         recv_depth: load.receives(n),
+        recv_size: load.recv_size.map(bytes),
         recv_start: start + load.recv_delay,
+        qp_access: load.qp_access,
+        mr_access: load.mr_access,
+        // The file counts from 1, the flow from 0.
+        mistake: load
+            .mistake
+            .map(|(mistake, from)| (mistake.flow(), from - 1)),
         carried: scenario.payload == Payload::Data,
         // The reader takes no other MTU, and no message above 2 GiB.
         mtu: Mtu::from_bytes(card.mtu.into()).unwrap_or(Mtu::M1024),
@@ -285,11 +288,7 @@ fn flow(scenario: &Scenario, load: &Traffic, n: usize, name: String, card: &Card
         rnr_retry: card.rnr_retry,
         min_rnr_timer: card.min_rnr_timer,
         max_rd_atomic: card.max_rd_atomic,
-        ..FlowSpec::new(
-            operation,
-            u32::try_from(own.size.0).unwrap_or(u32::MAX),
-            count,
-        )
+        ..FlowSpec::new(own.operation.flow(), bytes(own.size), count)
     }
 }
 

@@ -4,6 +4,7 @@ use super::RunError;
 use super::build::Built;
 use crate::format::Scenario;
 use crate::format::pattern::{Collective, CollectiveKind};
+use crate::format::request::Transport;
 use crate::format::traffic::{Amount, Traffic};
 use crate::path::{Neighbours, ideal};
 use crate::report::flows::{CollectiveReport, FlowsReport, Slowdown, fairness, summary};
@@ -61,7 +62,9 @@ fn of(scenario: &Scenario, built: &Built, n: usize) -> Vec<Flow> {
             }
         })
         .collect();
-    if let Amount::Messages(count) = load.amount {
+    if let Amount::Messages(count) = load.amount
+        && load.transport == Transport::Rc
+    {
         let neighbours = Neighbours::new(&scenario.network);
         // The ways from one host at a time, which is all that is kept of them.
         let mut order: Vec<usize> = (0..flows.len()).collect();
@@ -81,14 +84,14 @@ fn of(scenario: &Scenario, built: &Built, n: usize) -> Vec<Flow> {
             flows[i].ideal = tree.as_ref().and_then(|(_, tree)| {
                 let way = tree.to(to)?;
                 let card = &scenario.cards[from];
-                Some(ideal(
+                ideal(
                     &scenario.network,
                     card,
                     &way,
                     own.operation,
                     own.size.0,
                     count,
-                ))
+                )
             });
         }
     }

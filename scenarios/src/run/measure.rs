@@ -70,7 +70,7 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         unfinished: 0,
         bytes: 0,
         completions: BTreeMap::new(),
-        received: 0,
+        receives: BTreeMap::new(),
         damaged: 0,
         latency: None,
         flows: flows::report(scenario, built, n),
@@ -89,8 +89,10 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         report.messages += stats.completed.get(card::Status::Success);
         report.unfinished += stats.posted - completed;
         report.bytes += stats.bytes;
-        report.received += stats.received.get(card::Status::Success);
-        let wrong = machine::data_intact(network, id) == Some(false) || stats.wrong_immediate > 0;
+        for (status, count) in stats.received.iter() {
+            *report.receives.entry(name_of(status)).or_default() += count;
+        }
+        let wrong = machine::data_intact(network, id) == Some(false) || stats.is_wrong();
         report.damaged += u64::from(wrong);
         for &latency in &stats.latencies {
             latencies.record(latency);
@@ -128,7 +130,8 @@ const fn name_of(status: card::Status) -> Status {
         card::Status::RemoteOperationError => Status::RemoteOperation,
         card::Status::RetryExceeded => Status::RetryExceeded,
         card::Status::RnrRetryExceeded => Status::RnrRetryExceeded,
-        card::Status::WindowBindError | card::Status::LocalAccessError => Status::Other,
+        card::Status::WindowBindError => Status::WindowBind,
+        card::Status::LocalAccessError => Status::LocalAccess,
     }
 }
 

@@ -1,7 +1,8 @@
 //! All-reduce and parameter server: the flows that wait for each other.
 
 use super::{Collective, CollectiveKind, Context, Flows};
-use crate::format::traffic::{Operation, Own};
+use crate::format::request::Operation;
+use crate::format::traffic::Own;
 use crate::units::{Ratio, Size, Span};
 use softroce_sim::fabric::collective::Ring;
 

@@ -20,7 +20,8 @@ use super::flows;
 use super::folder::Folder;
 use super::reader::Reader;
 use super::topology::Network;
-use super::traffic::{MAX_QUEUE_PAIRS, Operation, Own};
+use super::request::Operation;
+use super::traffic::{MAX_QUEUE_PAIRS, Own};
 use crate::units::{Size, Span};
 use softroce_sim::fabric::loads;
 use softroce_sim::random::Stream;
@@ -237,7 +238,11 @@ impl Context<'_> {
     }
 
     fn size(&self) -> Size {
-        self.reader.opt("size").unwrap_or(Size(0))
+        let default = match self.operation.flow().is_atomic() {
+            true => 8,
+            false => 0,
+        };
+        self.reader.opt("size").unwrap_or(Size(default))
     }
 
     /// True if the load may have so many flows; otherwise that is told.
