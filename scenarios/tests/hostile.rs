@@ -45,7 +45,9 @@ queue = "1MB"
 [card]
 timeout = 4
 recovery = "go-back-0"
+profile = "rxe"
 [card.b]
+profile = "spec"
 nak-delay = "1us"
 [[traffic]]
 name = "one"
@@ -56,6 +58,23 @@ size = "1MiB"
 duration = "1ms"
 depth = 4
 recv-delay = "2us"
+qp-access = ["write", "read"]
+mr-access = "write"
+mistake = "rkey"
+mistake-from = 5
+[[traffic]]
+name = "two"
+from = "b"
+to = "c"
+operation = "send"
+transport = "ud"
+size = "1000B"
+count = 9
+recv-size = "2KB"
+[[traffic]]
+operation = "fetch-add"
+from = "b"
+to = "c"
 [[fault]]
 name = "f"
 link = ["a->s", "odd"]
@@ -137,6 +156,11 @@ fn changes() -> impl Strategy<Value = Change> {
         "1979-05-27",
         "\"\"",
         "\"h0\"",
+        "\"ud\"",
+        "\"bind\"",
+        "\"atomic-write\"",
+        "\"rxe\"",
+        "[]",
         "\"0.01%\"",
         "\"1ps\"",
         "'''",

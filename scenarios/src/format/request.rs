@@ -189,7 +189,7 @@ pub(super) const RECV_SIZE: Key = Key::optional(
     Kind::Size(0, 1 << 31),
     "`size`",
     "Bytes of the buffer of each receive, beside the 40 in front of a datagram. A SEND that is longer \
-     is refused.",
+     is refused, a datagram dropped.",
 )
 .only("operation", SENDS);
 pub(super) const QP_ACCESS: Key = Key::optional(

@@ -115,6 +115,8 @@ pub struct TrafficReport {
     pub name: String,
     /// What each request did.
     pub operation: crate::format::request::Operation,
+    /// Over which service.
+    pub transport: crate::format::request::Transport,
     /// Bytes of each message.
     pub size: u64,
     /// Queue pairs, over all pairs of hosts.

@@ -3,7 +3,8 @@
 use super::latency::Latency;
 use super::table::{self, grid};
 use super::verdict::Judgement;
-use super::{Ended, FaultReport, Report, Run, WayReport, show};
+use super::{Ended, FaultReport, Report, Run, Status, WayReport, show};
+use crate::format::request::Transport;
 use crate::metric::Unit;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -293,7 +294,10 @@ fn write_loads(out: &mut String, run: &Run) {
         let l = load.latency.as_ref();
         rows.push(vec![
             load.name.clone(),
-            load.operation.to_string(),
+            match load.transport {
+                Transport::Rc => load.operation.to_string(),
+                other => format!("{other} {}", load.operation),
+            },
             Unit::Size.show(load.size as f64),
             load.queue_pairs.to_string(),
             load.messages.to_string(),
@@ -334,6 +338,15 @@ fn write_loads(out: &mut String, run: &Run) {
             load.received().to_string(),
             completions,
         ];
+        let failed: Vec<_> = load
+            .receives
+            .iter()
+            .filter(|&(&status, &n)| n > 0 && status != Status::Success)
+            .map(|(status, n)| format!("{n} {status}"))
+            .collect();
+        if !failed.is_empty() {
+            row.push(format!("receives: {}", failed.join(", ")));
+        }
         if load.damaged > 0 {
             row.push(format!("DAMAGED DATA on {} qps", load.damaged));
         }

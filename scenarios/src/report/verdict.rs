@@ -337,6 +337,7 @@ mod tests {
             traffic: vec![TrafficReport {
                 name: "flow".into(),
                 operation: crate::format::request::Operation::Write,
+                transport: crate::format::request::Transport::Rc,
                 size: 1 << 20,
                 queue_pairs: 1,
                 goodput_bps,

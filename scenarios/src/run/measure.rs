@@ -60,6 +60,7 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
     let mut report = TrafficReport {
         name: load.name.clone(),
         operation: load.operation,
+        transport: load.transport,
         size: load.size.0,
         queue_pairs: ids.len() as u64,
         goodput_bps: 0,
