@@ -22,6 +22,7 @@ macro_rules! library {
 
 library![
     "allreduce-ring",
+    "every-status",
     "incast",
     "livelock",
     "loss-cliff",

@@ -338,15 +338,6 @@ fn write_loads(out: &mut String, run: &Run) {
             load.received().to_string(),
             completions,
         ];
-        let failed: Vec<_> = load
-            .receives
-            .iter()
-            .filter(|&(&status, &n)| n > 0 && status != Status::Success)
-            .map(|(status, n)| format!("{n} {status}"))
-            .collect();
-        if !failed.is_empty() {
-            row.push(format!("receives: {}", failed.join(", ")));
-        }
         if load.damaged > 0 {
             row.push(format!("DAMAGED DATA on {} qps", load.damaged));
         }
@@ -365,6 +356,7 @@ fn write_loads(out: &mut String, run: &Run) {
         "completions",
     ];
     section(out, &head, rows, &[0, 9]);
+    write_receives(out, run);
     write_flows(out, run);
     for load in &run.traffic {
         let Some(share) = load.goodput_share() else {
@@ -380,6 +372,20 @@ fn write_loads(out: &mut String, run: &Run) {
             let _ = write!(out, "; the law says {:.2}%", law * 100.0);
         }
         out.push('\n');
+    }
+}
+
+/// Receives that did not end with success.
+fn write_receives(out: &mut String, run: &Run) {
+    let failed = run.traffic.iter().filter_map(|load| {
+        let all = load.receives.iter();
+        let failed = all.filter(|&(&status, &n)| n > 0 && status != Status::Success);
+        let each: Vec<_> = failed.map(|(status, n)| format!("{n} {status}")).collect();
+        (!each.is_empty()).then(|| vec![load.name.clone(), each.join(", ")])
+    });
+    let rows: Vec<_> = failed.collect();
+    if !rows.is_empty() {
+        section(out, &["load", "receives that failed"], rows, &[0, 1]);
     }
 }
 
