@@ -22,11 +22,17 @@ pub enum DropCause {
     BufferFull,
     /// It was of a lossless priority, and the headroom of the port it came in by was full.
     HeadroomFull,
+    /// The link it was on, or was to leave by, went down.
+    LinkDown,
+    /// The watchdog of a switch took the port it was to leave by for stuck.
+    Watchdog,
+    /// The receive pipeline of the host it was for was full.
+    ReceiverFull,
 }
 
 impl DropCause {
     /// All causes, in the order of [`ChannelCounters`].
-    pub const ALL: [DropCause; 8] = [
+    pub const ALL: [DropCause; 11] = [
         DropCause::QueueFull,
         DropCause::TooLong,
         DropCause::HopLimit,
@@ -35,6 +41,9 @@ impl DropCause {
         DropCause::Fault,
         DropCause::BufferFull,
         DropCause::HeadroomFull,
+        DropCause::LinkDown,
+        DropCause::Watchdog,
+        DropCause::ReceiverFull,
     ];
 }
 
@@ -50,6 +59,9 @@ impl fmt::Display for DropCause {
             DropCause::Fault => "fault",
             DropCause::BufferFull => "buffer full",
             DropCause::HeadroomFull => "headroom full",
+            DropCause::LinkDown => "link down",
+            DropCause::Watchdog => "watchdog",
+            DropCause::ReceiverFull => "receiver full",
         })
     }
 }
@@ -64,7 +76,7 @@ pub struct ChannelCounters {
     pub bytes: u64,
     /// The most bytes that waited in the queue in front of it; 0 at a host, where nothing waits.
     pub queue_high_water: u64,
-    /// Copies that faults added.
+    /// Copies that faults added, or a switch that floods what comes in by it.
     pub duplicates: u64,
     pub(super) drops: [u64; DropCause::ALL.len()],
     /// PFC frames among [`ChannelCounters::frames`].
@@ -87,6 +99,8 @@ pub struct PriorityCounters {
     pub resumes_received: u64,
     /// How long this channel was paused, up to the end of the last pause.
     pub paused: Span,
+    /// How often a watchdog took this channel for stuck.
+    pub storms: u64,
     /// Packets marked before they were sent on this channel.
     pub marks: u64,
     /// Packets that would have been marked were they ECN capable.
@@ -96,8 +110,9 @@ pub struct PriorityCounters {
 }
 
 impl ChannelCounters {
-    /// Packets dropped for `cause`: before the channel (queue full, too long), on it (fault) or at its
-    /// end (bad FCS, hop limit, no route, buffer full, headroom full).
+    /// Packets dropped for `cause`: before the channel (queue full, too long, watchdog), on it (fault),
+    /// at its end (bad FCS, hop limit, no route, buffer full, headroom full, receiver full), or before or
+    /// on it (link down).
     pub fn drops(&self, cause: DropCause) -> u64 {
         self.drops[cause as usize]
     }

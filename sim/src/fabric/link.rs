@@ -156,6 +156,10 @@ pub(super) struct Channel {
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
+    /// The link is down.
+    pub(super) down: bool,
+    /// What has not come in by then was on the link when it last went down.
+    pub(super) cut: Time,
     /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
     carry: u64,
     rate: u64,
@@ -183,6 +187,8 @@ impl Channel {
             to,
             queue,
             counters: ChannelCounters::default(),
+            down: false,
+            cut: Time::ZERO,
         }
     }
 
@@ -196,6 +202,11 @@ impl Channel {
     #[inline]
     pub(super) fn free_at(&self) -> Time {
         self.free_at
+    }
+
+    /// When what was sent last arrives.
+    pub(super) fn last_arrival(&self) -> Time {
+        Time::from_ps(self.free_at.as_ps() + self.delay.as_ps())
     }
 
     /// The priorities that may be sent. Whoever pulls, from a host or a queue, asks here.

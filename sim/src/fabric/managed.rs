@@ -69,6 +69,12 @@ impl Managed {
         if switches.iter().all(|s| s.spec.is_plain()) {
             return Ok(Managed::default());
         }
+        Managed::for_all(topology, seed)
+    }
+
+    /// All there is to keep, whether it is needed or not.
+    pub(super) fn for_all(topology: &Topology, seed: u64) -> Result<Managed, TopologyError> {
+        let switches = topology.switches();
         let mut managed = Managed::default();
         let mut rooms = vec![Vec::new(); switches.len()];
         for (i, link) in topology.links().iter().enumerate() {
@@ -91,12 +97,15 @@ impl Managed {
                         (spec.lossless(), Some(spec))
                     }
                 };
+                let spec = spec.unwrap_or_default();
+                let watchdog = spec.pfc.and_then(|pfc| pfc.watchdog);
                 let address = match from {
                     End::Host(h) => topology.hosts()[h as usize].mac,
                     End::Switch(_) => id.port_address(),
                 };
-                managed.gates.push(Gate::new(&link.spec, obeys, address));
-                let spec = spec.unwrap_or_default();
+                managed
+                    .gates
+                    .push(Gate::new(&link.spec, obeys, watchdog, address));
                 managed.egresses.push(Egress {
                     bytes: [0; 8],
                     lossy: 0,
@@ -172,6 +181,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         {
             return self.medium.transmit(channel, out, slot, frame_len);
         }
+        if !may_go && managed.gates[out as usize].stormed.contains(priority) {
+            return self.medium.discard(channel, out, slot, DropCause::Watchdog);
+        }
         let egress = &mut managed.egresses[out as usize];
         let p = usize::from(priority & 7);
         let len = u64::from(frame_len);
@@ -209,7 +221,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             && !managed.pausers[ingress as usize].off.contains(priority)
             && node.buffer.is_over(from, priority)
         {
-            self.stop(ingress, priority);
+            self.stop(ingress, priority, Some(out));
         }
     }
 
@@ -252,6 +264,42 @@ impl<H: Host, O: Observer> Network<H, O> {
         if lossless
             && managed.pausers[ingress as usize].off.contains(priority)
             && node.buffer.is_relieved(from, priority)
+        {
+            self.release(ingress, priority);
+        }
+    }
+}
+
+impl<H: Host, O: Observer> Network<H, O> {
+    /// Undoes the count of a packet that has been taken from the queue of a managed port to be dropped.
+    pub(super) fn forget(&mut self, out: u32, slot: u32, priority: u8, frame_len: u16) {
+        let ingress = self.medium.packets.ingress(slot);
+        let channel = &self.channels[out as usize];
+        let End::Switch(switch) = channel.from else {
+            return;
+        };
+        let managed = &mut self.managed;
+        let egress = &mut managed.egresses[out as usize];
+        if let Some(scheduler) = &mut egress.scheduler
+            && !channel.queue.waiting().contains(priority)
+        {
+            scheduler.emptied(priority);
+        }
+        let p = usize::from(priority & 7);
+        egress.bytes[p] -= u64::from(frame_len);
+        let buffer = &mut managed.switches[switch as usize].buffer;
+        let lossless = buffer.lossless().contains(priority);
+        if !lossless {
+            egress.lossy -= u64::from(frame_len);
+        }
+        let from = &mut managed.ingresses[ingress as usize];
+        buffer.release(from, priority, frame_len);
+        self.medium
+            .observer
+            .on_queue(self.medium.clock, ChannelId(out), priority, egress.bytes[p]);
+        if lossless
+            && managed.pausers[ingress as usize].off.contains(priority)
+            && buffer.is_relieved(from, priority)
         {
             self.release(ingress, priority);
         }

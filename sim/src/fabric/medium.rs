@@ -85,6 +85,33 @@ pub(super) enum Other {
     },
     /// Pauses of the sender on a channel must be asked for again.
     Refresh(u32),
+    /// A watchdog looks whether a channel is stuck.
+    Watch {
+        /// Which.
+        channel: u32,
+        /// In which priority.
+        priority: u8,
+    },
+    /// A watchdog looks whether a channel can be trusted again.
+    Restore {
+        /// Which.
+        channel: u32,
+        /// In which priority.
+        priority: u8,
+    },
+    /// A packet has passed the receive pipeline of a host.
+    Served(u32),
+    /// The receive pipeline of a host stops, or its card notices that.
+    Stall(u32),
+    /// A link goes down or comes up.
+    Link {
+        /// Position in the topology.
+        link: u32,
+        /// Up.
+        up: bool,
+    },
+    /// Routes take note of which links are up.
+    Reroute,
 }
 
 /// The network as a host sees it.

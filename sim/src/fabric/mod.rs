@@ -16,6 +16,10 @@
 //! | `buffer` | the shared memory of a switch: who may put how much in it |
 //! | [`pfc`] | thresholds and headroom of priority-based flow control |
 //! | `pausing` | PFC frames on their way, and the pauses they bring |
+//! | [`watchdog`] | what a switch does about ports that are paused for too long |
+//! | [`pipeline`] | hosts that take in packets slowly, or not at all |
+//! | [`outage`] | links that go down, routes that go astray |
+//! | [`deadlock`] | cycles of pauses, and what each pause was for |
 //! | [`ecn`] | when a packet is marked |
 //! | `schedule` | in which order queues are served |
 //! | `routing` | shortest paths, the flow that a route belongs to |
@@ -33,6 +37,7 @@ mod buffer;
 pub mod capture;
 pub mod collective;
 pub mod counters;
+pub mod deadlock;
 pub mod ecn;
 pub mod events;
 pub mod faults;
@@ -46,28 +51,35 @@ mod medium;
 mod motion;
 pub mod network;
 pub mod observer;
+pub mod outage;
 mod packets;
 mod pausing;
 pub mod pfc;
+pub mod pipeline;
 pub mod pool;
 mod queue;
 mod routing;
 mod schedule;
 pub mod switch;
 pub mod topology;
+pub mod watchdog;
 
 pub use capture::Capture;
 pub use counters::{ChannelCounters, DropCause, PriorityCounters};
+pub use deadlock::{Deadlock, PauseCause, PauseLog, Stuck};
 pub use ecn::EcnSpec;
 pub use faults::{Action, Fault, Filter, Opcodes, Pattern, PsnFilter};
 pub use host::Host;
 pub use link::{ChannelId, Direction, LinkSpec, Rate};
 pub use network::{Config, Network};
 pub use observer::{Observer, Sight};
+pub use outage::Detour;
 pub use pfc::{Headroom, PfcSpec, Threshold, headroom};
+pub use pipeline::{PipelineCounters, ReceiveSpec, Service};
 pub use pool::{PayloadMode, PayloadPool};
 pub use switch::{Ratio, SwitchError, SwitchSpec};
 pub use topology::{HostId, HostNode, Topology, TopologyError};
+pub use watchdog::Watchdog;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use super::link::{Channel, End};
 use super::medium::{Desk, Medium, Other, Source};
 use super::network::Network;
 use super::observer::{Observer, Sight};
+use super::routing::Flow;
 use super::topology::HostId;
 use crate::card::PriorityMask;
 use crate::time::Time;
@@ -85,6 +86,12 @@ impl<H: Host, O: Observer> Network<H, O> {
             } => self.obey(channel, asked, stop, quanta),
             Other::PauseEnd { channel, priority } => return self.expire_pause(channel, priority),
             Other::Refresh(channel) => return self.refresh(channel),
+            Other::Watch { channel, priority } => return self.watch(channel, priority),
+            Other::Restore { channel, priority } => return self.restore(channel, priority),
+            Other::Served(host) => return self.served(host),
+            Other::Stall(host) => self.stall(host),
+            Other::Link { link, up } => return self.change_link(link, up),
+            Other::Reroute => self.reroute(),
         }
         true
     }
@@ -159,17 +166,24 @@ impl<H: Host, O: Observer> Network<H, O> {
     fn forward(&mut self, ingress: u32, switch: u32, slot: u32) {
         let packet = self.medium.packets.get_mut(slot);
         if packet.damage == Damage::Link {
-            return self.discard(ingress, slot, DropCause::BadFcs);
+            return self.discard_damaged(ingress, slot);
         }
         if packet.hop_limit <= 1 {
             return self.discard(ingress, slot, DropCause::HopLimit);
         }
         packet.hop_limit -= 1;
-        let (frame_len, priority) = (packet.frame_len, packet.priority);
         let flow = self.medium.flows.flow(packet.route.index());
         let Some(out) = self.forwarding.way(switch, flow) else {
-            return self.discard(ingress, slot, DropCause::NoRoute);
+            return self.flood(ingress, switch, slot, flow);
         };
+        self.leave(ingress, switch, out, slot);
+    }
+
+    /// Sends a packet out of a switch on a channel.
+    #[inline(always)]
+    fn leave(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
+        let packet = self.medium.packets.get(slot);
+        let (frame_len, priority) = (packet.frame_len, packet.priority);
         let channel = &mut self.channels[out as usize];
         if self.medium.is_too_long(channel, slot, frame_len) {
             return self.medium.discard(channel, out, slot, DropCause::TooLong);
@@ -201,11 +215,23 @@ impl<H: Host, O: Observer> Network<H, O> {
         let packet = medium.packets.get(slot);
         let index = packet.route.index();
         if packet.damage == Damage::Link {
-            return self.discard(channel, slot, DropCause::BadFcs);
+            return self.discard_damaged(channel, slot);
         }
         if medium.flows.flow(index).host != host {
             return self.discard(channel, slot, DropCause::NoRoute);
         }
+        if self.hosts[host as usize].pipeline.is_some() {
+            return self.take_in(channel, host, slot);
+        }
+        self.hand_over(host, slot);
+    }
+
+    /// The host takes a packet.
+    #[inline(always)]
+    pub(super) fn hand_over(&mut self, host: u32, slot: u32) {
+        let medium = &mut self.medium;
+        let packet = medium.packets.get(slot);
+        let index = packet.route.index();
         medium.observer.on_deliver(
             medium.clock,
             HostId(host),
@@ -228,6 +254,44 @@ impl<H: Host, O: Observer> Network<H, O> {
         medium.pool.release(packet.payload);
         medium.packets.remove(slot);
         self.settle(host);
+    }
+
+    /// Sends a packet, for which a switch knows no way, on all ways but the one it came by, if the switch
+    /// is to do so.
+    #[cold]
+    fn flood(&mut self, ingress: u32, switch: u32, slot: u32, flow: Flow) {
+        let back = ingress ^ 1;
+        let is_way = |&out: &u32, network: &Self| {
+            let c = &network.channels[out as usize];
+            out != back && c.from == End::Switch(switch)
+        };
+        let all = 0..self.channels.len() as u32;
+        let last = all.clone().rev().find(|out| is_way(out, self));
+        let Some(last) = last.filter(|_| self.forwarding.floods(switch, flow)) else {
+            return self.discard(ingress, slot, DropCause::NoRoute);
+        };
+        for out in all {
+            if out == last || !is_way(&out, self) {
+                continue;
+            }
+            let packet = *self.medium.packets.get(slot);
+            self.medium.pool.retain(packet.payload);
+            let copy = self.medium.packets.insert(packet);
+            self.channels[ingress as usize].counters.duplicates += 1;
+            self.leave(ingress, switch, out, copy);
+        }
+        self.leave(ingress, switch, last, slot);
+    }
+
+    /// Drops a packet whose bits are wrong, or that was on its way when its link went down.
+    #[cold]
+    fn discard_damaged(&mut self, channel: u32, slot: u32) {
+        let cause = if self.medium.clock <= self.channels[channel as usize].cut {
+            DropCause::LinkDown
+        } else {
+            DropCause::BadFcs
+        };
+        self.discard(channel, slot, cause);
     }
 
     /// Drops a packet at the end of a channel.

@@ -1,6 +1,7 @@
 //! A network in virtual time, seen from outside: building, running, looking.
 
 use super::counters::ChannelCounters;
+use super::deadlock::PauseLog;
 use super::faults::{Fault, FaultCounts, FaultError, FaultLog};
 use super::forwarding::Forwarding;
 use super::host::Host;
@@ -8,6 +9,7 @@ use super::link::{Channel, ChannelId, Direction, End};
 use super::managed::Managed;
 use super::medium::Medium;
 use super::observer::Observer;
+use super::pipeline::Pipeline;
 use super::pool::{PayloadMode, PayloadPool};
 use super::queue::OutputQueue;
 use super::routing::{Flows, shortest_paths};
@@ -40,6 +42,7 @@ pub struct Network<H, O = ()> {
     pub(super) channels: Vec<Channel>,
     pub(super) forwarding: Forwarding,
     pub(super) managed: Managed,
+    pub(super) pause_log: PauseLog,
     pub(super) hosts: Vec<Station<H>>,
     pub(super) medium: Medium<O>,
     topology: Topology,
@@ -55,6 +58,8 @@ pub(super) struct Station<H> {
     /// Its timer events, the first one last. A deadline that moves away leaves the event where it is;
     /// one that comes nearer adds an event.
     pub(super) timers: Vec<Time>,
+    /// What its packets pass before it sees them.
+    pub(super) pipeline: Option<Box<Pipeline>>,
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
@@ -99,6 +104,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 host: host(HostId::new(i), node),
                 uplink: uplink.0,
                 timers: Vec::new(),
+                pipeline: None,
             });
         }
         let flows = Flows::new(topology, config.routes);
@@ -109,11 +115,12 @@ impl<H: Host, O: Observer> Network<H, O> {
             channels,
             forwarding: Forwarding::new(
                 topology.hosts().len(),
-                &shortest_paths(topology),
+                &shortest_paths(topology, |_| true),
                 topology.switches().iter().map(|s| s.name.as_str()),
                 config.seed,
             ),
             managed: Managed::new(topology, config.seed)?,
+            pause_log: PauseLog::default(),
             hosts,
             medium,
             topology: topology.clone(),
@@ -264,6 +271,11 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub fn pool_used(&self, switch: usize) -> u64 {
         let node = self.managed.switches.get(switch);
         node.map_or(0, |s| s.buffer.used())
+    }
+
+    /// From which all random streams spring.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Events handled so far.

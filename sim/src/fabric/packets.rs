@@ -64,6 +64,16 @@ impl Row {
         self.head
     }
 
+    /// All packets, in order.
+    pub(super) fn iter<'a>(&'a self, packets: &'a Packets) -> impl Iterator<Item = u32> + 'a {
+        let mut next = (self.head != NONE).then_some(self.head);
+        std::iter::from_fn(move || {
+            let slot = next?;
+            next = (slot != self.tail).then(|| packets.slots[slot as usize].place.next);
+            Some(slot)
+        })
+    }
+
     /// Adds a packet that arrives at `arrival`.
     #[inline]
     pub(super) fn push(&mut self, packets: &mut Packets, slot: u32, arrival: Time) {

@@ -5,12 +5,14 @@
 //! paused port has had its time to respond. Then no frame begins in that priority until the pause is
 //! taken back or runs out, counted from when it took effect. Fault injectors do not see PFC frames.
 
+use super::deadlock::PauseCause;
 use super::host::Host;
-use super::link::{ChannelId, End, LinkSpec, MIN_FRAME};
+use super::link::{ChannelId, End, LinkSpec, MIN_FRAME, Rate};
 use super::medium::Other;
 use super::network::Network;
 use super::observer::Observer;
 use super::pfc::{PfcSpec, QUANTUM};
+use super::watchdog::Watchdog;
 use crate::card::PriorityMask;
 use crate::time::{Span, Time};
 use crate::wire::MacAddr;
@@ -63,7 +65,7 @@ pub(super) struct Gate {
     timers: PriorityMask,
     response: Span,
     /// How long 64 KiQuanta last, so that no fraction is lost.
-    rate: super::link::Rate,
+    rate: Rate,
     /// The address its transmitter puts in PFC frames.
     address: MacAddr,
     /// What the PFC frame that waits for it is to say: for which priorities, which of them to pause,
@@ -71,10 +73,22 @@ pub(super) struct Gate {
     asked: PriorityMask,
     stop: PriorityMask,
     quanta: u16,
+    pub(super) watchdog: Option<Watchdog>,
+    /// Priorities for which the watchdog looks again.
+    pub(super) watched: PriorityMask,
+    /// Priorities that the watchdog took for stuck.
+    pub(super) stormed: PriorityMask,
+    /// By priority: when a pause last came.
+    heard: [Time; 8],
 }
 
 impl Gate {
-    pub(super) fn new(link: &LinkSpec, obeys: PriorityMask, address: MacAddr) -> Gate {
+    pub(super) fn new(
+        link: &LinkSpec,
+        obeys: PriorityMask,
+        watchdog: Option<Watchdog>,
+        address: MacAddr,
+    ) -> Gate {
         Gate {
             obeys,
             until: [Time::ZERO; 8],
@@ -86,7 +100,16 @@ impl Gate {
             asked: PriorityMask::NONE,
             stop: PriorityMask::NONE,
             quanta: 0,
+            watchdog,
+            watched: PriorityMask::NONE,
+            stormed: PriorityMask::NONE,
+            heard: [Time::ZERO; 8],
         }
+    }
+
+    /// When a pause of a priority last came.
+    pub(super) fn heard(&self, priority: u8) -> Time {
+        self.heard[usize::from(priority & 7)]
     }
 
     /// Since when a priority, which is paused, is so.
@@ -101,10 +124,18 @@ pub(super) fn priorities(mask: PriorityMask) -> impl Iterator<Item = u8> {
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
-    /// Pauses the sender on a channel.
+    /// Pauses the sender on a channel, because of a packet that waits for channel `behind`.
     #[cold]
-    pub(super) fn stop(&mut self, channel: u32, priority: u8) {
+    pub(super) fn stop(&mut self, channel: u32, priority: u8, behind: Option<u32>) {
         let now = self.medium.clock;
+        self.pause_log.add(PauseCause {
+            time: now,
+            channel: ChannelId(channel),
+            priority,
+            behind: behind.map(ChannelId),
+            paused: behind
+                .is_some_and(|out| !self.channels[out as usize].ready().contains(priority)),
+        });
         let pauser = &mut self.managed.pausers[channel as usize];
         pauser.off = pauser.off.with(priority);
         let due = now + pauser.refresh;
@@ -204,7 +235,9 @@ impl<H: Host, O: Observer> Network<H, O> {
             stop,
             quanta: gate.quanta,
         };
-        self.medium.plan(arrival + gate.response, effect);
+        if !channel.down {
+            self.medium.plan(arrival + gate.response, effect);
+        }
         // A host asks for its own next turn.
         if channel.managed
             && !channel.awaited
@@ -219,6 +252,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         let now = self.medium.clock;
         let gate = &mut self.managed.gates[id as usize];
         let channel = &mut self.channels[id as usize];
+        if channel.down {
+            return;
+        }
         let mut ended = PriorityMask::NONE;
         for p in priorities(asked) {
             let counters = &mut channel.counters.by_priority[usize::from(p)];
@@ -228,7 +264,8 @@ impl<H: Host, O: Observer> Network<H, O> {
                 continue;
             }
             counters.pauses_received += 1;
-            if !gate.obeys.contains(p) {
+            gate.heard[usize::from(p)] = now;
+            if !gate.obeys.contains(p) || gate.stormed.contains(p) {
                 continue;
             }
             let until = now + gate.rate.span(u64::from(quanta) * QUANTUM);
@@ -237,6 +274,17 @@ impl<H: Host, O: Observer> Network<H, O> {
                 channel.unpaused = channel.unpaused.without(p);
                 gate.since[usize::from(p)] = now;
                 self.medium.observer.on_pause(now, ChannelId(id), p, true);
+            }
+            if let Some(watchdog) = gate.watchdog
+                && !gate.watched.contains(p)
+            {
+                gate.watched = gate.watched.with(p);
+                let event = Other::Watch {
+                    channel: id,
+                    priority: p,
+                };
+                let since = gate.since[usize::from(p)];
+                self.medium.plan((since + watchdog.after).max(now), event);
             }
             if !gate.timers.contains(p) {
                 gate.timers = gate.timers.with(p);
@@ -254,7 +302,8 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub(super) fn expire_pause(&mut self, id: u32, priority: u8) -> bool {
         let gate = &mut self.managed.gates[id as usize];
         gate.timers = gate.timers.without(priority);
-        if self.channels[id as usize].unpaused.contains(priority) {
+        if self.channels[id as usize].unpaused.contains(priority) || gate.stormed.contains(priority)
+        {
             return false;
         }
         let until = gate.until[usize::from(priority & 7)];
@@ -278,7 +327,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let gate = &self.managed.gates[id as usize];
         let mut any = false;
         for p in priorities(ended) {
-            if channel.unpaused.contains(p) {
+            if channel.unpaused.contains(p) || gate.stormed.contains(p) {
                 continue;
             }
             any = true;

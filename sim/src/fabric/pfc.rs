@@ -3,6 +3,7 @@
 
 use super::link::{FRAME_OVERHEAD, LinkSpec, MIN_FRAME, Rate};
 use super::switch::Ratio;
+use super::watchdog::Watchdog;
 use crate::card::PriorityMask;
 use crate::time::Span;
 
@@ -23,10 +24,13 @@ pub struct PfcSpec {
     pub quanta: u16,
     /// After how long a pause is asked for again; `None` for half the time that a pause lasts.
     pub refresh: Option<Span>,
+    /// What the switch does about ports that are paused for too long.
+    pub watchdog: Option<Watchdog>,
 }
 
 impl PfcSpec {
-    /// Two longest frames of 4 KiB below the threshold, headroom as needed, the longest pause.
+    /// Two longest frames of 4 KiB below the threshold, headroom as needed, the longest pause, no
+    /// watchdog.
     pub const fn new(priorities: PriorityMask, threshold: Threshold) -> PfcSpec {
         PfcSpec {
             priorities,
@@ -35,6 +39,7 @@ impl PfcSpec {
             headroom: Headroom::Auto,
             quanta: u16::MAX,
             refresh: None,
+            watchdog: None,
         }
     }
 }

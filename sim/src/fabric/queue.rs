@@ -70,6 +70,11 @@ impl OutputQueue {
         self.limit
     }
 
+    /// What waits in a priority.
+    pub(super) fn row(&self, priority: u8) -> &Row {
+        &self.rows[usize::from(priority & 7)]
+    }
+
     /// The first packet of a priority in which something waits.
     #[inline]
     pub(super) fn first(&self, priority: u8) -> u32 {

@@ -6,8 +6,11 @@ use crate::wire::{Gid, Route, RouteTable};
 use std::collections::VecDeque;
 
 /// For each switch and host, the channels on a shortest path from the one to the other, in the order
-/// of their ids. A path never leads through a host.
-pub(super) fn shortest_paths(topology: &Topology) -> Vec<Vec<Vec<u32>>> {
+/// of their ids, over those that are `up`. A path never leads through a host.
+pub(super) fn shortest_paths(
+    topology: &Topology,
+    up: impl Fn(ChannelId) -> bool,
+) -> Vec<Vec<Vec<u32>>> {
     let (hosts, switches) = (topology.hosts().len(), topology.switches().len());
     let channels = || {
         (0..topology.links().len()).flat_map(|link| {
@@ -17,13 +20,15 @@ pub(super) fn shortest_paths(topology: &Topology) -> Vec<Vec<Vec<u32>>> {
     // The channels that lead to each switch.
     let mut into = vec![Vec::new(); switches];
     for channel in channels() {
-        if let (End::Switch(from), End::Switch(to)) = topology.ends(channel) {
+        if let (End::Switch(from), End::Switch(to)) = topology.ends(channel)
+            && up(channel)
+        {
             into[to as usize].push((from as usize, channel));
         }
     }
     let mut ways = vec![vec![Vec::new(); hosts]; switches];
     for (h, host) in topology.hosts().iter().enumerate() {
-        let Some(downlink) = host.uplink().map(ChannelId::reverse) else {
+        let Some(downlink) = host.uplink().map(ChannelId::reverse).filter(|&c| up(c)) else {
             continue;
         };
         let End::Switch(last) = topology.ends(downlink).0 else {
@@ -147,7 +152,7 @@ mod tests {
     fn a_fat_tree_has_half_squared_paths_between_pods() {
         let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
         let t = Topology::fat_tree(4, link, SwitchSpec::default()).unwrap();
-        let ways = shortest_paths(&t);
+        let ways = shortest_paths(&t, |_| true);
         let switch = |name: &str| t.switches().iter().position(|s| s.name == name).unwrap();
         // To its own host one way; to another pod, up both ways twice and down one way.
         for (at, host, n) in [
@@ -169,6 +174,6 @@ mod tests {
         let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
         let mut t = Topology::star(1, link, SwitchSpec::default()).unwrap();
         t.add_switch("s1", SwitchSpec::default()).unwrap();
-        assert_eq!(shortest_paths(&t)[1][0], []);
+        assert_eq!(shortest_paths(&t, |_| true)[1][0], []);
     }
 }

@@ -19,6 +19,9 @@ impl<O: Observer> Medium<O> {
         slot: u32,
         arrival: Time,
     ) {
+        if channel.down {
+            return self.discard(channel, id, slot, DropCause::LinkDown);
+        }
         let packet = self.packets.get(slot);
         let verdict = self.injectors[id as usize].judge(
             self.clock,
@@ -82,7 +85,11 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// A packet has come in out of the order of its channel.
     #[cold]
     pub(in crate::fabric) fn arrive_late(&mut self, channel: u32, slot: u32) {
-        let to = self.channels[channel as usize].to;
+        let way = &mut self.channels[channel as usize];
+        if way.down {
+            return self.medium.discard(way, channel, slot, DropCause::LinkDown);
+        }
+        let to = way.to;
         self.arrive(channel, to, slot);
     }
 

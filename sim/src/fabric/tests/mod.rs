@@ -2,6 +2,7 @@
 
 mod conservation;
 mod faults;
+mod outages;
 mod pauses;
 mod queues;
 mod routes;

@@ -221,6 +221,20 @@ fn a_switch_is_paused_by_the_next_one_and_does_not_obey_for_lossy_priorities() {
         assert_eq!(c.paused > Span::ZERO, obeys);
         assert_eq!(w.net.observer().times("paused", first).len(), 1 - expected);
         assert_eq!(w.psns(2).len(), 600);
+        // h1 is paused because the link between the switches is, and that because the way to h2 is full.
+        let log = w.net.pause_log();
+        assert_eq!(log.count(), if obeys { 2 } else { 1 });
+        let last = log.chain(log.records().len() - 1);
+        let why: Vec<_> = last
+            .iter()
+            .map(|c| (c.channel, c.behind, c.paused))
+            .collect();
+        let root = (between, Some(w.channel("s0", "h2")), false);
+        if obeys {
+            assert_eq!(why, [(first, Some(between), true), root]);
+        } else {
+            assert_eq!(why, [root]);
+        }
     }
 }
 

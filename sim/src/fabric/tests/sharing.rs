@@ -292,6 +292,10 @@ proptest! {
     #[test]
     fn what_is_counted_is_what_happened(seed: u64, packets in 1u32..1500) {
         let mut w = storm(seed, packets);
+        for _ in 0..10 {
+            w.net.run_until(w.net.now() + Span::from_us(1));
+            prop_assert_eq!(w.net.deadlock(), None);
+        }
         w.run();
         let log = w.net.observer();
         let mut marks = 0;

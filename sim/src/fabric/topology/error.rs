@@ -58,6 +58,20 @@ pub enum TopologyError {
         /// The least it needs.
         least: usize,
     },
+    /// A receive pipeline whose thresholds are not in order.
+    #[error(
+        "receiver of host `{host}`: xon {xon}, xoff {xoff}, buffer {buffer}: each must be at most the next"
+    )]
+    Receiver {
+        /// The host.
+        host: String,
+        /// Lower threshold.
+        xon: u64,
+        /// Upper threshold.
+        xoff: u64,
+        /// What it holds.
+        buffer: u64,
+    },
     /// A switch that cannot be.
     #[error("switch `{switch}`: {error}")]
     Switch {

@@ -1,0 +1,137 @@
+//! Links that go down and come up again, and routes that are other than the shortest.
+
+use super::counters::DropCause;
+use super::host::Host;
+use super::link::{ChannelId, Direction, End};
+use super::medium::Other;
+use super::network::Network;
+use super::observer::Observer;
+use super::routing::shortest_paths;
+use super::topology::{HostId, TopologyError};
+use crate::card::PriorityMask;
+use crate::time::{Span, Time};
+use crate::wire::Damage;
+
+/// Where a switch sends the packets to a host, in place of the shortest paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Detour {
+    /// To one of these channels, by the hash of the flow. None: the host cannot be reached.
+    Ports(Vec<ChannelId>),
+    /// To all its ports but the one it came by, as switches do with an address they have not learned.
+    Flood,
+}
+
+impl<H: Host, O: Observer> Network<H, O> {
+    /// Has a link go down or come up at `at`, and routes take note of it `reroute` later.
+    ///
+    /// What is on a link that goes down, waits for it or is sent on it until it comes up is lost, and
+    /// with it all pauses in both directions.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::UnknownLink`].
+    pub fn set_link(
+        &mut self,
+        link: &str,
+        at: Time,
+        up: bool,
+        reroute: Span,
+    ) -> Result<(), TopologyError> {
+        let link = self.topology().channel(link, Direction::Forward)?.link() as u32;
+        let at = at.max(self.now());
+        self.medium.plan(at, Other::Link { link, up });
+        self.medium.plan(at + reroute, Other::Reroute);
+        Ok(())
+    }
+
+    /// Has a switch send packets to a host another way; `None` for the shortest paths again.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::UnknownNode`] if there is no such switch, [`TopologyError::UnknownLink`] if a
+    /// channel does not leave it.
+    pub fn set_route(
+        &mut self,
+        switch: &str,
+        host: HostId,
+        detour: Option<Detour>,
+    ) -> Result<(), TopologyError> {
+        let switches = self.topology().switches();
+        let index = switches
+            .iter()
+            .position(|s| s.name == switch)
+            .ok_or_else(|| TopologyError::UnknownNode(switch.to_owned()))?;
+        if let Some(Detour::Ports(ports)) = &detour {
+            for &port in ports {
+                let from = self.channels.get(port.index()).map(|c| c.from);
+                if from != Some(End::Switch(index as u32)) {
+                    let text = format!("channel {} of switch {switch}", port.index());
+                    return Err(TopologyError::UnknownLink(text));
+                }
+            }
+        }
+        let key = (index as u32, host.0);
+        match detour {
+            Some(detour) => self.forwarding.detours.insert(key, detour),
+            None => self.forwarding.detours.remove(&key),
+        };
+        self.reroute();
+        Ok(())
+    }
+
+    /// True if a link is down.
+    pub fn is_down(&self, link: usize) -> bool {
+        self.channels[link * 2].down
+    }
+
+    /// Routes take note of which links are up.
+    pub(super) fn reroute(&mut self) {
+        let ways = shortest_paths(self.topology(), |c| !self.channels[c.index()].down);
+        self.forwarding.rebuild(&ways);
+    }
+
+    /// A link goes down or comes up; false if it already is.
+    pub(super) fn change_link(&mut self, link: u32, up: bool) -> bool {
+        if self.channels[link as usize * 2].down != up {
+            return false;
+        }
+        for id in [link * 2, link * 2 + 1] {
+            let faulty = self.medium.injectors[id as usize].len() > 0;
+            let channel = &mut self.channels[id as usize];
+            channel.down = !up;
+            channel.faulty = !up || faulty;
+            if up {
+                continue;
+            }
+            // They are dropped when they would have come in.
+            channel.cut = channel.last_arrival();
+            let flying: Vec<u32> = channel.flying.iter(&self.medium.packets).collect();
+            for slot in flying {
+                self.medium.packets.get_mut(slot).damage = Damage::Link;
+            }
+            self.flush(id, PriorityMask::ALL, DropCause::LinkDown);
+            if !self.managed.gates.is_empty() {
+                self.managed.pausers[id as usize].off = PriorityMask::NONE;
+                self.resume(id, PriorityMask::ALL);
+            }
+        }
+        true
+    }
+
+    /// Drops what waits for a channel in some priorities.
+    pub(super) fn flush(&mut self, id: u32, mask: PriorityMask, cause: DropCause) {
+        let managed = self.channels[id as usize].managed;
+        while let Some(priority) = {
+            let waiting = self.channels[id as usize].queue.waiting().and(mask);
+            waiting.0.checked_ilog2().map(|p| p as u8)
+        } {
+            let channel = &mut self.channels[id as usize];
+            let (slot, frame_len) = channel.queue.take_from(&self.medium.packets, priority);
+            if managed {
+                self.forget(id, slot, priority, frame_len);
+            }
+            let channel = &mut self.channels[id as usize];
+            self.medium.discard(channel, id, slot, cause);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Links that fail, routes that go astray, and pauses that never end.
+
+use super::*;
+use crate::fabric::{Detour, ReceiveSpec, Service, Stuck, Watchdog};
+use crate::random::Probability;
+
+/// When the `n`-th frame sent without a gap from the beginning has come to the first switch.
+fn come(n: u64) -> u64 {
+    n * LASTS + DELAY
+}
+
+fn pfc(threshold: u64) -> SwitchSpec {
+    SwitchSpec {
+        pfc: Some(PfcSpec::new(
+            PriorityMask(1 << 3),
+            Threshold::Static(threshold),
+        )),
+        ..SwitchSpec::default()
+    }
+}
+
+#[test]
+fn what_is_on_a_link_or_sent_on_it_while_it_is_down_is_lost() {
+    let mut w = World::new(Topology::star(2, link(), SwitchSpec::default()).unwrap());
+    w.net
+        .set_link("h1-s0", at(come(40) + 1), false, Span::from_ms(1))
+        .unwrap();
+    w.net
+        .set_link("h1-s0", at(come(50) + 1), true, Span::from_ms(1))
+        .unwrap();
+    w.send_numbered(0, 1, 100);
+    w.run();
+    // 27 have arrived 11.55 frames before the 40th begins; the 50th begins before the link is up.
+    let left: Vec<u32> = (0..27).chain(50..100).collect();
+    assert_eq!(w.psns(1), left);
+    assert_eq!(w.drops("s0", "h1", DropCause::LinkDown), 23);
+}
+
+#[test]
+fn what_waits_for_a_link_is_lost_with_it() {
+    for switch in [SwitchSpec::default(), pfc(1 << 19)] {
+        let mut w = World::new(Topology::star(3, link(), switch).unwrap());
+        w.send_numbered(0, 2, 100);
+        w.send_numbered(1, 2, 100);
+        w.net.run_until(at(come(60) + 1));
+        let down = w.channel("s0", "h2");
+        assert_eq!(w.net.queued_bytes(down), 60 * u64::from(FRAME));
+        w.net
+            .set_link("h2-s0", w.net.now(), false, Span::from_ms(1))
+            .unwrap();
+        w.net.step();
+        assert!(w.net.is_down(down.link()));
+        assert_eq!((w.net.queued_bytes(down), w.net.pool_used(0)), (0, 0));
+        w.run();
+        let lost = w.drops("s0", "h2", DropCause::LinkDown);
+        let unreachable =
+            w.drops("h0", "s0", DropCause::NoRoute) + w.drops("h1", "s0", DropCause::NoRoute);
+        assert_eq!(unreachable, 0);
+        assert_eq!(lost + w.psns(2).len() as u64, 200);
+    }
+}
+
+#[test]
+fn routes_go_around_a_dead_link_once_they_know() {
+    let mut t = Topology::new();
+    for h in ["h0", "h1"] {
+        t.add_host(h).unwrap();
+    }
+    for s in ["l0", "l1", "a", "b"] {
+        t.add_switch(s, SwitchSpec::default()).unwrap();
+    }
+    for (x, y) in [
+        ("h0", "l0"),
+        ("h1", "l1"),
+        ("l0", "a"),
+        ("l0", "b"),
+        ("a", "l1"),
+        ("b", "l1"),
+    ] {
+        t.connect(x, y, link()).unwrap();
+    }
+    let mut w = World::new(t);
+    w.send_numbered(0, 1, 1);
+    w.run();
+    let by_a = w.net.counters(w.channel("l0", "a")).frames == 1;
+    let used = if by_a { "l0-a" } else { "l0-b" };
+    let (now, reroute) = (w.net.now(), Span::from_us(50));
+    w.net.set_link(used, now, false, reroute).unwrap();
+    w.send_numbered(0, 1, 5);
+    w.net.run_until(now + reroute + Span::from_us(1));
+    let lost: u64 = ["a", "b"]
+        .iter()
+        .map(|s| w.drops("l0", s, DropCause::LinkDown))
+        .sum();
+    assert_eq!((lost, w.psns(1).len()), (5, 1));
+    w.send_numbered(0, 1, 5);
+    w.run();
+    assert_eq!(w.psns(1).len(), 6);
+    // Both dead: nobody knows a way.
+    for l in ["l0-a", "l0-b"] {
+        w.net.set_link(l, w.net.now(), false, Span::ZERO).unwrap();
+    }
+    w.net.run_until(w.net.now() + Span::from_us(1));
+    w.send_numbered(0, 1, 5);
+    w.run();
+    assert_eq!(w.drops("h0", "l0", DropCause::NoRoute), 5);
+}
+
+#[test]
+fn a_switch_floods_to_all_but_where_it_came_from() {
+    for switch in [SwitchSpec::default(), pfc(100_000)] {
+        let mut w = World::with(
+            Topology::star(4, link(), switch).unwrap(),
+            1,
+            PayloadMode::Carried,
+        );
+        w.net
+            .set_route("s0", HostId::new(1), Some(Detour::Flood))
+            .unwrap();
+        w.send_numbered(0, 1, 5);
+        w.run();
+        assert_eq!((w.psns(0).len(), w.psns(1).len()), (0, 5));
+        for h in ["h2", "h3"] {
+            assert_eq!(w.drops("s0", h, DropCause::NoRoute), 5);
+        }
+        assert_eq!(w.net.counters(w.channel("h0", "s0")).duplicates, 10);
+        w.net.set_route("s0", HostId::new(1), None).unwrap();
+        w.send_numbered(0, 1, 5);
+        w.run();
+        assert_eq!(w.drops("s0", "h2", DropCause::NoRoute), 5);
+    }
+}
+
+#[test]
+fn a_loop_ends_with_the_hop_limit() {
+    let mut t = Topology::new();
+    for n in 0..2 {
+        t.add_host(&format!("h{n}")).unwrap();
+        t.add_switch(&format!("s{n}"), SwitchSpec::default())
+            .unwrap();
+        t.connect(&format!("h{n}"), &format!("s{n}"), link())
+            .unwrap();
+    }
+    t.connect("s0", "s1", link()).unwrap();
+    let mut w = World::new(t);
+    let back = Detour::Ports(vec![w.channel("s1", "s0")]);
+    w.net.set_route("s1", HostId::new(1), Some(back)).unwrap();
+    w.send_numbered(0, 1, 1);
+    w.run();
+    // 63 switches let it pass, in turn.
+    assert_eq!(w.drops("s0", "s1", DropCause::HopLimit), 1);
+    assert_eq!(w.net.counters(w.channel("s0", "s1")).frames, 32);
+    assert_eq!(w.net.counters(w.channel("s1", "s0")).frames, 31);
+    let alien = Detour::Ports(vec![w.channel("s0", "s1")]);
+    let error = w
+        .net
+        .set_route("s1", HostId::new(1), Some(alien))
+        .unwrap_err();
+    assert!(error.to_string().contains("switch s1"), "{error}");
+}
+
+/// Three switches in a ring, on which each host sends the long way round.
+fn ring(clockwise: bool) -> World {
+    let mut t = Topology::new();
+    for n in 0..3 {
+        t.add_host(&format!("h{n}")).unwrap();
+        t.add_switch(&format!("s{n}"), pfc(20_000)).unwrap();
+        t.connect(&format!("h{n}"), &format!("s{n}"), link())
+            .unwrap();
+    }
+    for n in 0..3 {
+        t.connect(&format!("s{n}"), &format!("s{}", (n + 1) % 3), link())
+            .unwrap();
+    }
+    let mut w = World::new(t);
+    for n in 0..3 {
+        let to = (n + 2) % 3;
+        if clockwise {
+            let next = w.channel(&format!("s{n}"), &format!("s{}", (n + 1) % 3));
+            let way = Detour::Ports(vec![next]);
+            w.net
+                .set_route(&format!("s{n}"), HostId::new(to), Some(way))
+                .unwrap();
+        }
+        w.send_numbered(n, to, 2000);
+    }
+    w
+}
+
+#[test]
+fn a_ring_of_pauses_is_found_and_named() {
+    let mut w = ring(true);
+    w.net.run_until(Time::ZERO + Span::from_ms(5));
+    let deadlock = w
+        .net
+        .deadlock()
+        .expect("three switches wait for each other");
+    let mut cycle = deadlock.cycle;
+    cycle.sort_unstable();
+    let expected: Vec<Stuck> = (0..3)
+        .map(|n| Stuck {
+            switch: n,
+            channel: w.channel(&format!("s{n}"), &format!("s{}", (n + 1) % 3)),
+            priority: 3,
+        })
+        .collect();
+    assert_eq!(cycle, expected);
+    // Nothing moves any more, and nothing was lost.
+    let before: usize = (0..3).map(|h| w.psns(h).len()).sum();
+    w.net.run_until(Time::ZERO + Span::from_ms(20));
+    assert_eq!(before, (0..3).map(|h| w.psns(h).len()).sum::<usize>());
+    assert!(before < 6000 && !w.net.has_lost_lossless());
+    // The short way round there is no cycle.
+    let mut w = ring(false);
+    for _ in 0..100 {
+        w.net.run_until(w.net.now() + Span::from_us(3));
+        assert_eq!(w.net.deadlock(), None);
+    }
+    w.run();
+}
+
+#[test]
+fn a_slow_receiver_pauses_and_loses_nothing() {
+    // 1062 bytes at 50 Gb/s.
+    let service = u64::from(FRAME) * 160;
+    let miss = Span::from_ps(service);
+    for spec in [
+        Service::Rate(Rate::from_gbps(50)),
+        Service::Translation {
+            hit: Span::ZERO,
+            miss,
+            misses: Probability::ONE,
+        },
+        Service::Translation {
+            hit: miss,
+            miss,
+            misses: Probability::ZERO,
+        },
+    ] {
+        let mut w = World::new(Topology::back_to_back(link()));
+        w.net
+            .set_receiver(HostId::new(1), ReceiveSpec::new(spec))
+            .unwrap();
+        w.send_numbered(0, 1, 3000);
+        w.run();
+        let first = LASTS + DELAY;
+        let expected: Vec<u64> = (1..=3000).map(|n| first + n * service).collect();
+        assert_eq!(w.arrivals(1), expected);
+        let p = w.net.pipeline(HostId::new(1)).unwrap();
+        assert!(p.high_water > 256 << 10 && p.high_water <= 512 << 10);
+        assert_eq!(p.bytes, 0);
+        let up = w.net.counters(w.channel("h0", "h1")).by_priority[3];
+        assert!(up.pauses_received > 1 && up.paused > Span::ZERO);
+    }
+}
+
+#[test]
+fn thresholds_of_a_receiver_must_be_in_order() {
+    let mut w = World::new(Topology::back_to_back(link()));
+    let spec = ReceiveSpec {
+        xon: 300 << 10,
+        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(50)))
+    };
+    let error = w.net.set_receiver(HostId::new(1), spec).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "receiver of host `h1`: xon 307200, xoff 262144, buffer 524288: each must be at most the next"
+    );
+}
+
+#[test]
+fn watchdogs_end_the_storm_of_a_dead_receiver() {
+    let watchdog = Watchdog {
+        after: Span::from_ms(1),
+        restore: Span::from_ms(2),
+    };
+    let mut switch = pfc(50_000);
+    switch.pfc.as_mut().unwrap().watchdog = Some(watchdog);
+    let mut w = World::new(Topology::star(3, link(), switch).unwrap());
+    let stops = 10_000_000;
+    let spec = ReceiveSpec {
+        stops: Some(at(stops)),
+        watchdog: Some(Span::from_ms(5)),
+        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(200)))
+    };
+    w.net.set_receiver(HostId::new(2), spec).unwrap();
+    w.send_numbered(0, 2, 20_000);
+    // A victim in the same priority, through the same switch, and its own way out.
+    w.send_numbered(1, 0, 10);
+    w.net.run_until(at(9_000_000_000));
+    let (down, up) = (w.channel("s0", "h2"), w.channel("h0", "s0"));
+    let takes = 84 * 80 + DELAY + 394 * 64 * 80;
+    let begin = stops + takes;
+    let log = w.net.observer();
+    assert_eq!(log.times("paused", down), [begin]);
+    assert_eq!(w.net.counters(down).by_priority[3].storms, 1);
+    // What waited was dropped when it had been paused for 1 ms; then h0 was let go.
+    let drops = log.times("drop", down);
+    assert_eq!(drops[0], begin + 1_000_000_000);
+    let go = log.times("resumed", up);
+    assert_eq!(go, [begin + 1_000_000_000 + takes]);
+    assert!(w.net.has_lost_lossless() && w.drops("s0", "h2", DropCause::Watchdog) > 1000);
+    assert_eq!(w.drops("h0", "s0", DropCause::HeadroomFull), 0);
+    // The card repeats its pause every half of 65535 quanta, and falls silent after 5 ms.
+    let half = 65_535 * 32 * 80;
+    let last = stops + 5_000_000_000 / half * half;
+    assert_eq!(log.times("resumed", down), [last + takes + 2_000_000_000]);
+    // Packets go to the host again, which is dead.
+    w.send_numbered(0, 2, 1000);
+    w.net.run_until(at(10_000_000_000));
+    assert!(w.drops("s0", "h2", DropCause::ReceiverFull) > 0);
+    assert!(!w.net.is_paused(down, 3));
+    assert_eq!(w.psns(0).len(), 10);
+    assert_eq!(w.net.deadlock(), None);
+}
