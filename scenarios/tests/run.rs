@@ -392,3 +392,84 @@ fn a_depth_that_cannot_be_read_is_told_once() {
         "{told}"
     );
 }
+
+#[test]
+fn a_request_that_fails_says_why() {
+    // The third packet never gets through: of a depth of two, the second message is flushed.
+    let cut = EXACT.replace("copy = 1\n", "").replace("third", "cut");
+    let (_dir, path) = file(&format!(
+        "{ONE}depth = 2\ncount = 2\n{cut}[card]\ntimeout = 8\nretry-count = 1\n"
+    ));
+    let path = path.to_str().unwrap();
+    let doc = json(&["run", path, "--json"], 0);
+    let run = &doc["reports"][0]["runs"][0];
+    assert_eq!(run["more_failures"], 0);
+    let [failure] = &run["failures"].as_array().unwrap()[..] else {
+        panic!("{run}");
+    };
+    let hit = &run["faults"][0]["packets"][0];
+    let psn = &hit["psn"];
+    for (key, value) in [
+        ("load", "flow"),
+        ("host", "h0"),
+        ("service", "rc"),
+        ("gid", "10.0.0.1"),
+        ("status", "retry-exceeded"),
+        ("cause", "retries-exceeded"),
+    ] {
+        assert_eq!(failure[key], value, "{key}");
+    }
+    assert_eq!(&failure["psn"], psn);
+    assert_eq!(failure["peer"]["qp"], hit["qp"]);
+    let request = &failure["request"];
+    assert_eq!(
+        (&request["operation"], &request["number"], &request["wr_id"]),
+        (&"WRITE".into(), &1.into(), &0.into())
+    );
+    assert_eq!(request["bytes"], 20 << 10);
+    assert_eq!(failure["flushed_sends"]["count"], 1);
+    assert_eq!(failure["flushed_sends"]["first_wr_id"], 1);
+    // 4.096 us x 2^8.
+    let timers: Vec<_> = failure["tries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|t| t["what"] == "timeout")
+        .map(|t| t["span_ps"].as_u64().unwrap())
+        .collect();
+    assert_eq!(timers, [1_048_576_000]);
+    assert_eq!(failure["counters"]["packet_seq_err"], 1);
+    let lost: Vec<_> = failure["lost"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| {
+            assert_eq!((&l["psn"], &l["what"]), (psn, &"request".into()));
+            assert_eq!((&l["link"], &l["fault"]), (&"h0->h1".into(), &"cut".into()));
+            l["round"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(lost, [1, 2]);
+    let line = failure["line"].as_str().unwrap();
+    let told = format!("PSN {psn} lost on h0->h1 in rounds 1, 2 (fault cut)");
+    assert!(line.starts_with("WRITE #1 (wr_id 0) of qp "), "{line}");
+    assert!(line.contains("retry_cnt 1 used up"), "{line}");
+    assert!(line.ends_with(&told), "{line}");
+    let shown = prints(&["run", path], 0);
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn many_failures_are_shown_in_part() {
+    let cut = "[[fault]]\nname = \"cut\"\nlink = \"h0->h1\"\nkind = \"exact\"\n";
+    let (_dir, path) = file(&format!(
+        "{ONE}qps = 120\n{cut}[card]\ntimeout = 8\nretry-count = 0\n"
+    ));
+    let path = path.to_str().unwrap();
+    let run = &json(&["run", path, "--json"], 0)["reports"][0]["runs"][0];
+    assert_eq!(run["failures"].as_array().unwrap().len(), 100);
+    assert_eq!(run["more_failures"], 20);
+    let shown = prints(&["run", path], 0);
+    assert_eq!(shown.matches(" used up at PSN ").count(), 10);
+    assert!(shown.contains("  ... and 110 more\n"), "{shown}");
+}

@@ -5,12 +5,14 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | the data |
+//! | [`failure`] | why requests failed |
 //! | [`latency`] | how latencies are gathered |
 //! | [`flows`] | flows of a load, rounds of a collective |
 //! | [`verdict`] | expectations against what was measured |
 //! | [`text`] | for people |
 //! | [`table`] | a sweep as a table, for people and as CSV |
 
+pub mod failure;
 pub mod flows;
 pub mod latency;
 pub mod table;
@@ -20,6 +22,7 @@ pub mod verdict;
 use crate::format::expect::Of;
 use crate::format::topology::{Network, WayId};
 use crate::metric::{Metric, Unit};
+use failure::FailureReport;
 use flows::{CollectiveReport, FlowsReport, Slowdown};
 use latency::Latency;
 use serde::Serialize;
@@ -65,6 +68,10 @@ pub struct Run {
     pub network: NetworkSummary,
     /// What became of each load.
     pub traffic: Vec<TrafficReport>,
+    /// Why requests failed, the first of them.
+    pub failures: Vec<FailureReport>,
+    /// Failures beside those.
+    pub more_failures: u64,
     /// What each card did.
     pub hosts: Vec<HostReport>,
     /// What each direction of each link carried.

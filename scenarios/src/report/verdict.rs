@@ -355,6 +355,8 @@ mod tests {
                 collective: None,
                 counts: Counts::default(),
             }],
+            failures: Vec::new(),
+            more_failures: 0,
             hosts: network
                 .hosts
                 .iter()

@@ -30,6 +30,8 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
         traffic: (0..scenario.traffic.len())
             .map(|n| load(scenario, built, n))
             .collect(),
+        failures: Vec::new(),
+        more_failures: 0,
         hosts: scenario
             .network
             .hosts
@@ -118,7 +120,7 @@ pub(super) fn goodput(bytes: u64, time: Span) -> u64 {
     u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-const fn name_of(status: card::Status) -> Status {
+pub(super) const fn name_of(status: card::Status) -> Status {
     match status {
         card::Status::Success => Status::Success,
         card::Status::LocalLengthError => Status::LocalLength,
@@ -238,7 +240,7 @@ fn fault(
     report
 }
 
-fn way_name(scenario: &Scenario, channel: ChannelId) -> String {
+pub(super) fn way_name(scenario: &Scenario, channel: ChannelId) -> String {
     let way = match channel.direction() {
         Direction::Forward => 0,
         Direction::Backward => 1,

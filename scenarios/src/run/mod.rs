@@ -8,11 +8,13 @@
 //! | `flows` | flows and rounds one by one, and the files that tell of them |
 //! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
 //! | `measure` | from a network that has run to the report of the run |
+//! | `failures` | why requests failed, with the names of the scenario |
 //! | `recordings` | which captures are made, and what their files are called |
 //! | `twins` | the runs without loss that goodput is compared with |
 
 mod build;
 mod collective;
+mod failures;
 mod flows;
 mod measure;
 mod recordings;
@@ -306,6 +308,7 @@ fn point_run(
         series.write(scenario, &path)?;
     }
     let mut run = measure::run(point, &built, ended);
+    (run.failures, run.more_failures) = failures::of(scenario, &mut built);
     let (watch, _) = built.network.into_parts();
     for (recording, frames) in watch.finish()? {
         let network = &scenario.network;

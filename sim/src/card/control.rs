@@ -483,7 +483,7 @@ impl Card {
                 qp.reset(now);
                 qp.limiter = self.desk.config.limiter();
             }
-            State::Error => qp.enter_error(now, &mut self.desk),
+            State::Error => qp.put_into_error(now, &mut self.desk),
             _ => qp.set_state(now, to),
         }
         if to == State::Sqd {

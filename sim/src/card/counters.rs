@@ -108,6 +108,102 @@ macro_rules! add {
     ($to:expr, $from:expr; $($field:ident),+ $(,)?) => { $($to.$field += $from.$field;)+ };
 }
 
+impl Counters {
+    /// Those that have moved since `earlier`, with the name that rdma_rxe or ConnectX has for them, if there
+    /// is one, and by how much.
+    pub fn since(&self, earlier: &Counters) -> Vec<(&'static str, u64)> {
+        let naks = |c: &Counters| [c.naks_sent, c.naks_received];
+        let ([sent, received], [sent_before, received_before]) = (naks(self), naks(earlier));
+        let mut moved = vec![
+            ("sent_pkts", self.sent_packets, earlier.sent_packets),
+            ("rcvd_pkts", self.received_packets, earlier.received_packets),
+            (
+                "request_packets",
+                self.request_packets,
+                earlier.request_packets,
+            ),
+            (
+                "retransmitted_packets",
+                self.retransmitted_packets,
+                earlier.retransmitted_packets,
+            ),
+            (
+                "read_response_packets",
+                self.read_response_packets,
+                earlier.read_response_packets,
+            ),
+            ("acks_sent", self.acks_sent, earlier.acks_sent),
+            ("acks_received", self.acks_received, earlier.acks_received),
+            ("sequence_naks_sent", sent.sequence, sent_before.sequence),
+            (
+                "invalid_request_naks_sent",
+                sent.invalid_request,
+                sent_before.invalid_request,
+            ),
+            (
+                "remote_access_naks_sent",
+                sent.remote_access,
+                sent_before.remote_access,
+            ),
+            (
+                "remote_operational_naks_sent",
+                sent.remote_operational,
+                sent_before.remote_operational,
+            ),
+            (
+                "packet_seq_err",
+                received.sequence,
+                received_before.sequence,
+            ),
+            (
+                "req_remote_invalid_request",
+                received.invalid_request,
+                received_before.invalid_request,
+            ),
+            (
+                "req_remote_access_errors",
+                received.remote_access,
+                received_before.remote_access,
+            ),
+            (
+                "remote_operational_naks_received",
+                received.remote_operational,
+                received_before.remote_operational,
+            ),
+            ("send_rnr_err", self.rnr_naks_sent, earlier.rnr_naks_sent),
+            (
+                "rcvd_rnr_err",
+                self.rnr_naks_received,
+                earlier.rnr_naks_received,
+            ),
+            ("local_ack_timeout_err", self.timeouts, earlier.timeouts),
+            (
+                "implied_nak_seq_err",
+                self.implied_naks,
+                earlier.implied_naks,
+            ),
+            (
+                "duplicate_request",
+                self.duplicate_requests,
+                earlier.duplicate_requests,
+            ),
+            (
+                "out_of_sequence",
+                self.out_of_sequence,
+                earlier.out_of_sequence,
+            ),
+            ("rp_cnp_handled", self.cnps_received, earlier.cnps_received),
+        ];
+        for why in Refusal::ALL {
+            moved.push((why.name(), self.refused.get(why), earlier.refused.get(why)));
+        }
+        let by = moved
+            .into_iter()
+            .map(|(name, n, before)| (name, n - before));
+        by.filter(|&(_, n)| n > 0).collect()
+    }
+}
+
 impl std::ops::AddAssign<&Counters> for Counters {
     fn add_assign(&mut self, other: &Counters) {
         add!(self, other;

@@ -5,6 +5,7 @@ use super::config::CardConfig;
 use super::congestion::{CongestionState, Notifier, notification};
 use super::counters::Counters;
 use super::env::{Deed, Env, PriorityMask, Refusal};
+use super::explain::{Failure, FailureLog};
 use super::qp::attributes::QpType;
 use super::qp::{Desk, Path, Qp, State};
 use super::recent::Recent;
@@ -66,6 +67,7 @@ impl Card {
                 memory: Memory::new(random),
                 cqs: Vec::new(),
                 events: VecDeque::new(),
+                failures: FailureLog::default(),
                 srqs: Vec::new(),
                 addresses: Vec::new(),
                 notifications: VecDeque::new(),
@@ -144,8 +146,14 @@ impl Card {
         };
         match qp.state {
             State::Rts => qp.send_doorbell(now, &self.desk),
-            State::Error => qp.flush(now, &mut self.desk),
-            State::Sqe => qp.flush_sends(now, &mut self.desk),
+            State::Error => {
+                let flushed = qp.flush(now, &mut self.desk);
+                qp.only_flushed(now, flushed, &mut self.desk);
+            }
+            State::Sqe => {
+                let flushed = qp.flush_sends(now, &mut self.desk);
+                qp.only_flushed(now, flushed, &mut self.desk);
+            }
             _ => {}
         }
         self.after(index);
@@ -419,6 +427,17 @@ impl Card {
     /// The oldest event the program has not seen.
     pub fn next_event(&mut self) -> Option<AsyncEvent> {
         self.desk.events.pop_front()
+    }
+
+    /// The oldest failure that the program has not seen: why a completion had another status than success.
+    /// Requests that were flushed because of it are counted in it.
+    pub fn next_failure(&mut self) -> Option<Failure> {
+        self.desk.failures.pop()
+    }
+
+    /// Failures that were not kept, because [`MAX_FAILURES`](super::explain::MAX_FAILURES) others waited to be seen.
+    pub fn lost_failures(&self) -> u64 {
+        self.desk.failures.beyond()
     }
 
     /// After anything that happened to a queue pair: lists it if it may have something to send, and

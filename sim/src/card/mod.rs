@@ -13,6 +13,7 @@
 //! | [`profile`] | how a spec-exact card and Linux' driver differ |
 //! | [`mod@env`] | what a card asks of its driver |
 //! | [`counters`], [`recent`] | what it counts, and what it remembers of each queue pair |
+//! | [`explain`] | why a completion failed |
 //! | [`codes`] | encoded times and credits |
 //!
 //! A work request walks through it like this: the program writes it into a ring
@@ -31,6 +32,7 @@ mod control;
 pub mod counters;
 mod engine;
 pub mod env;
+pub mod explain;
 pub mod profile;
 pub mod program;
 pub mod qp;
@@ -45,6 +47,7 @@ pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};
 pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
+pub use explain::{Cause, Failure};
 pub use profile::Profile;
 pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::State;

@@ -3,7 +3,7 @@
 
 use super::qp::State;
 use super::work::Status;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::wire::{Psn, Syndrome};
 
 /// How many are remembered.
@@ -37,6 +37,8 @@ pub enum Rare {
         psn: Psn,
         /// Retries left, this one not counted.
         retries_left: u8,
+        /// How long it ran.
+        after: Span,
     },
     /// The requester went back.
     Resend {
@@ -79,10 +81,19 @@ impl Recent {
         self.count
     }
 
+    /// How many there were before those that are remembered.
+    pub fn forgotten(&self) -> u64 {
+        self.count.saturating_sub(DEPTH as u64)
+    }
+
     /// Those remembered, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (Time, Rare)> + '_ {
-        let oldest = self.count.saturating_sub(DEPTH as u64);
-        (oldest..self.count).map(|i| self.events[(i % DEPTH as u64) as usize])
+        self.since(0)
+    }
+
+    /// Of those remembered all but the first `n` there ever were, oldest first.
+    pub fn since(&self, n: u64) -> impl Iterator<Item = (Time, Rare)> + '_ {
+        (n.max(self.forgotten())..self.count).map(|i| self.events[(i % DEPTH as u64) as usize])
     }
 }
 
@@ -103,6 +114,11 @@ mod tests {
         }
         let psns: Vec<_> = r.iter().map(|(t, _)| t.as_ps()).collect();
         assert_eq!(psns, (8..40).collect::<Vec<_>>());
-        assert_eq!(r.count(), 40);
+        assert_eq!((r.count(), r.forgotten()), (40, 8));
+        assert_eq!(
+            r.since(39).map(|(t, _)| t.as_ps()).collect::<Vec<_>>(),
+            [39]
+        );
+        assert_eq!(r.since(3).count(), 32);
     }
 }

@@ -110,6 +110,23 @@ impl Work {
         )
     }
 
+    /// Its name in reports: `WRITE`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Work::Send => "SEND",
+            Work::SendImmediate(_) => "SEND with immediate data",
+            Work::SendInvalidate(_) => "SEND with invalidation",
+            Work::Write(_) => "WRITE",
+            Work::WriteImmediate(..) => "WRITE with immediate data",
+            Work::Read(_) => "READ",
+            Work::CompareSwap { .. } => "COMPARE SWAP",
+            Work::FetchAdd { .. } => "FETCH ADD",
+            Work::AtomicWrite(_) => "ATOMIC WRITE",
+            Work::BindWindow { .. } => "BIND WINDOW",
+            Work::LocalInvalidate(_) => "LOCAL INVALIDATE",
+        }
+    }
+
     /// True if nothing is sent for it.
     #[inline]
     pub const fn is_local(self) -> bool {

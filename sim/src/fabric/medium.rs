@@ -5,6 +5,7 @@ use super::events::EventQueue;
 use super::faults::FaultLog;
 use super::faults::injector::Injectors;
 use super::link::{Channel, ChannelId};
+use super::losses::{LossLog, Why};
 use super::observer::{Observer, Sight};
 use super::packets::Packets;
 use super::pool::{PayloadMode, PayloadPool};
@@ -31,6 +32,7 @@ pub(super) struct Medium<O> {
     /// By channel.
     pub(super) injectors: Vec<Injectors>,
     pub(super) fault_log: FaultLog,
+    pub(super) losses: LossLog,
     pub(super) observer: O,
 }
 
@@ -160,6 +162,7 @@ impl<O: Observer> Medium<O> {
             pool: PayloadPool::new(payload),
             injectors: vec![Injectors::default(); channels],
             fault_log: FaultLog::default(),
+            losses: LossLog::default(),
             observer,
         }
     }
@@ -237,6 +240,27 @@ impl<O: Observer> Medium<O> {
     /// Drops a packet.
     #[cold]
     pub(super) fn discard(&mut self, channel: &mut Channel, id: u32, slot: u32, cause: DropCause) {
+        self.lose(channel, id, slot, cause, None);
+    }
+
+    /// Drops a packet, for a fault among others.
+    #[cold]
+    pub(super) fn lose(
+        &mut self,
+        channel: &mut Channel,
+        id: u32,
+        slot: u32,
+        cause: DropCause,
+        fault: Option<usize>,
+    ) {
+        let packet = self.packets.get(slot);
+        self.losses.add(
+            self.clock,
+            ChannelId(id),
+            Why::Dropped(cause),
+            fault,
+            packet,
+        );
         channel.counters.drops[cause as usize] += 1;
         let sight = Sight {
             slot,

@@ -26,6 +26,8 @@
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
 //! | [`counters`] | what happened on each channel |
+//! | [`losses`] | what was lost where: the latest of each flow |
+//! | [`explain`] | what cards say of a failure, what was lost, what the peer refused: together |
 //! | [`capture`] | a tap on channels: pcapng |
 //! | [`bare`] | a host without a card: the limit that a card is measured against |
 //! | [`loads`] | who sends how much to whom, and when |
@@ -40,11 +42,13 @@ pub mod counters;
 pub mod deadlock;
 pub mod ecn;
 pub mod events;
+pub mod explain;
 pub mod faults;
 mod forwarding;
 pub mod host;
 pub mod link;
 pub mod loads;
+pub mod losses;
 pub mod machine;
 mod managed;
 mod medium;

@@ -6,6 +6,7 @@ use super::faults::{Fault, FaultCounts, FaultError, FaultLog};
 use super::forwarding::Forwarding;
 use super::host::Host;
 use super::link::{Channel, ChannelId, Direction, End};
+use super::losses::Loss;
 use super::managed::Managed;
 use super::medium::Medium;
 use super::observer::Observer;
@@ -16,7 +17,7 @@ use super::routing::{Flows, shortest_paths};
 use super::topology::{HostId, HostNode, Topology, TopologyError};
 use crate::random::Stream;
 use crate::time::{Span, Time};
-use crate::wire::RouteTable;
+use crate::wire::{Gid, QpNumber, RouteTable};
 
 /// What a network needs to know beyond its topology.
 #[derive(Clone, Debug, Default)]
@@ -296,6 +297,14 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// The packets that faults hit.
     pub fn fault_log(&self) -> &FaultLog {
         &self.medium.fault_log
+    }
+
+    /// The latest losses of what `from` sent to a queue pair, in order.
+    pub fn losses(&self, from: Gid, to: (Gid, QpNumber)) -> Vec<Loss> {
+        let routes = self.medium.flows.routes();
+        let mut all: Vec<_> = self.medium.losses.of(routes, from, to).copied().collect();
+        all.sort_by_key(|loss| loss.time);
+        all
     }
 
     /// The observer.

@@ -2,10 +2,12 @@
 
 use super::attributes::QpType;
 use super::requester::Flight;
+use super::trouble::Spent;
 use super::{Desk, Qp, State, pieces, position_of, psn_at};
 use crate::card::codes;
 use crate::card::congestion::Loss;
 use crate::card::env::{Env, Refusal};
+use crate::card::explain::{Cause, Flushed, WrongResponse};
 use crate::card::recent::Rare;
 use crate::card::work::{SendEntry, Status, Work};
 use crate::memory::Access;
@@ -64,6 +66,7 @@ impl Qp {
     ) -> Result<(), Refusal> {
         let kind = aeth.syndrome.kind();
         if !matches!(kind, SyndromeKind::Ack { .. }) {
+            self.mark_trouble();
             self.recent.note(
                 now,
                 Rare::NakReceived {
@@ -108,7 +111,7 @@ impl Qp {
                 if self.requester.has_sent(lost) && !under_way {
                     self.requester.resending = true;
                     self.take_loss(now, Loss::Nak);
-                    self.retry(now, lost, desk);
+                    self.retry(now, lost, Spent::SequenceNak, desk);
                 }
             }
             SyndromeKind::Nak(code) => {
@@ -233,10 +236,11 @@ impl Qp {
         r.implied_nak = true;
         let lost = r.una;
         let psn = psn_at(r.first_psn, lost);
+        self.mark_trouble();
         self.counters.implied_naks += 1;
         self.take_loss(now, Loss::Nak);
         self.recent.note(now, Rare::ImpliedNak { psn });
-        self.retry(now, lost, desk);
+        self.retry(now, lost, Spent::ImpliedNak, desk);
         self.requester.implied_nak = true;
     }
 
@@ -244,12 +248,18 @@ impl Qp {
         if self.state == State::Error {
             return;
         }
+        self.know_trouble();
         let r = &mut self.requester;
         if r.has_sent(position) {
             // 7 is "for ever".
             if r.rnr_retry != 7 {
                 if r.rnr_left == 0 {
-                    self.fail_oldest(now, Status::RnrRetryExceeded, desk);
+                    let cause = Cause::RnrRetriesExceeded {
+                        rnr_retry: r.rnr_retry,
+                        psn: psn_at(r.first_psn, position),
+                        wait: codes::rnr_timer(timer),
+                    };
+                    self.fail_oldest(now, cause, desk);
                     return;
                 }
                 r.rnr_left -= 1;
@@ -274,26 +284,24 @@ impl Qp {
 
     /// The peer refused the request at `position` for good.
     fn refused(&mut self, now: Time, position: u64, code: NakCode, desk: &mut Desk) {
-        let status = match code {
-            NakCode::InvalidRequest | NakCode::InvalidRdRequest => Status::RemoteInvalidRequest,
-            NakCode::RemoteAccessError => Status::RemoteAccessError,
-            NakCode::RemoteOperationalError => Status::RemoteOperationError,
-            NakCode::PsnSequenceError => return,
-        };
         if self.state == State::Error {
             return;
         }
+        self.know_trouble();
         // READs before it whose data is missing will never get it: the peer is in error.
         let culprit = self.requester.request_at(position);
         self.set_state(now, State::Error);
+        let mut flushed = Flushed::default();
         while self.requester.head() < culprit {
             let Some(entry) = self.requester.retire() else {
                 break;
             };
+            flushed.sends.add(entry.wr_id);
             let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
-        self.fail_oldest(now, status, desk);
+        let psn = psn_at(self.requester.first_psn, position);
+        self.fail_after(now, Cause::Refused { code, psn }, flushed, desk);
     }
 
     fn receive_answer<E: Env>(
@@ -341,8 +349,8 @@ impl Qp {
         let offset = (position - flight.first) * u64::from(self.mtu.bytes());
         match self.place(&entry, &flight, position, offset, packet, desk, env) {
             Ok(()) => {}
-            Err(status) => {
-                self.fail_oldest(now, status, desk);
+            Err(cause) => {
+                self.fail_oldest(now, cause, desk);
                 return Ok(());
             }
         }
@@ -372,7 +380,12 @@ impl Qp {
         packet: &Packet,
         desk: &mut Desk,
         env: &mut E,
-    ) -> Result<(), Status> {
+    ) -> Result<(), Cause> {
+        let wrong = |why| Cause::BadResponse {
+            opcode: packet.bth.opcode(),
+            psn: packet.bth.psn(),
+            why,
+        };
         let original;
         let bytes = match (entry.work, packet.ext) {
             (Work::CompareSwap { .. } | Work::FetchAdd { .. }, Ext::AtomicAck(_, value)) => {
@@ -390,12 +403,16 @@ impl Qp {
                 let last = position + 1 == flight.end();
                 // A READ that was resumed may come as FIRST or ONLY; what must fit is the end.
                 let ends = packet.bth.opcode().ends_message();
-                if u64::from(packet.payload.len()) != expected || ends != last {
-                    return Err(Status::BadResponse);
+                let len = packet.payload.len();
+                if u64::from(len) != expected {
+                    return Err(wrong(WrongResponse::Length { len, expected }));
+                }
+                if ends != last {
+                    return Err(wrong(WrongResponse::Place));
                 }
                 env.payload(packet.payload)
             }
-            _ => return Err(Status::BadResponse),
+            _ => return Err(wrong(WrongResponse::Operation)),
         };
         let len = bytes.map_or(packet.payload.len(), |b| b.len() as u16);
         let mut outcome = Ok(());
@@ -415,9 +432,9 @@ impl Qp {
                         place.write(&bytes[at..at + n]);
                     }
                 }
-                Err(_) => outcome = Err(Status::LocalProtectionError),
+                Err(why) => outcome = Err((sge.lkey, addr, n as u64, why)),
             },
         );
-        outcome
+        outcome.map_err(|fault| self.protection(entry, fault))
     }
 }

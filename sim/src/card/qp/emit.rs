@@ -4,8 +4,9 @@ use super::attributes::QpType;
 use super::requester::{Flight, WINDOW, frame_len, packet};
 use super::{Desk, Qp, State, pieces, psn_at};
 use crate::card::env::{Deed, Env};
-use crate::card::work::{MAX_MESSAGE_LEN, SendEntry, Status, Work};
-use crate::memory::Access;
+use crate::card::explain::Cause;
+use crate::card::work::{MAX_MESSAGE_LEN, SendEntry, Work};
+use crate::memory::{Access, AccessError, LocalKey, Memory};
 use crate::time::Time;
 use crate::wire::{AtomicEth, Bth, Deth, Ext, Opcode, Packet, Payload, Reth};
 
@@ -64,8 +65,8 @@ impl Qp {
         if entry.work.sends_data() {
             match self.stage(&entry, offset, desk, env) {
                 Ok(payload) => p.payload = payload,
-                Err(status) => {
-                    self.fail_local(now, status, desk);
+                Err(cause) => {
+                    self.fail_local(now, *cause, desk);
                     return None;
                 }
             }
@@ -133,8 +134,8 @@ impl Qp {
         if entry.work.takes_receive() && r.messages_begun > r.credit_limit {
             return false;
         }
-        if let Err(status) = self.check_request(&entry, desk) {
-            self.fail_local(now, status, desk);
+        if let Err(cause) = self.check_request(&entry, desk) {
+            self.fail_local(now, cause, desk);
             return false;
         }
         let mtu = u64::from(self.mtu.bytes());
@@ -168,28 +169,31 @@ impl Qp {
     }
 
     /// What can be known to be wrong with a request before it begins. Carries out what is local.
-    fn check_request(&self, entry: &SendEntry, desk: &mut Desk) -> Result<(), Status> {
+    fn check_request(&self, entry: &SendEntry, desk: &mut Desk) -> Result<(), Cause> {
         let pd = self.init.pd;
         if entry.len > MAX_MESSAGE_LEN {
-            return Err(Status::LocalLengthError);
+            return Err(Cause::MessageTooLong {
+                len: entry.len,
+                limit: MAX_MESSAGE_LEN,
+            });
         }
         match entry.work {
             Work::BindWindow { key, binding } => desk
                 .memory
                 .bind_type2(key, binding, pd, self.number)
-                .map_err(|_| Status::WindowBindError)?,
+                .map_err(|why| Cause::Bind { key, why })?,
             Work::LocalInvalidate(key) => desk
                 .memory
                 .invalidate(key, pd, self.number)
-                .map_err(|_| Status::LocalQpOperationError)?,
+                .map_err(|why| Cause::Invalidate { key, why })?,
             // It would wait for ever.
             work if work.takes_resource() && self.requester.max_rd_atomic == 0 => {
-                return Err(Status::LocalQpOperationError);
+                return Err(Cause::NoReads);
             }
             Work::CompareSwap { .. } | Work::FetchAdd { .. } | Work::AtomicWrite(_)
                 if entry.len != 8 =>
             {
-                return Err(Status::LocalLengthError);
+                return Err(Cause::AtomicLength { len: entry.len });
             }
             _ => {}
         }
@@ -198,14 +202,20 @@ impl Qp {
             for sge in self.requester.elements(entry).filter(|sge| sge.len > 0) {
                 desk.memory
                     .local(sge.lkey, pd, sge.addr, sge.len.into(), Access::LOCAL_WRITE)
-                    .map_err(|_| Status::LocalProtectionError)?;
+                    .map_err(|why| {
+                        self.protection(entry, (sge.lkey, sge.addr, sge.len.into(), why))
+                    })?;
             }
         }
         // An address handle must be of the queue pair's protection domain (C10-10).
         if let Some(to) = entry.to {
             match desk.addresses.get(to.address.0 as usize) {
                 Some(Some((owner, _))) if *owner == pd => {}
-                _ => return Err(Status::LocalQpOperationError),
+                known => {
+                    let gone = known.is_none_or(Option::is_none);
+                    let handle = to.address;
+                    return Err(Cause::AddressHandle { handle, gone });
+                }
             }
         }
         Ok(())
@@ -312,7 +322,7 @@ impl Qp {
         offset: u64,
         desk: &Desk,
         env: &mut E,
-    ) -> Result<Payload, Status> {
+    ) -> Result<Payload, Box<Cause>> {
         let limit = match self.init.qp_type {
             QpType::Ud => desk.config.port_mtu,
             _ => self.mtu,
@@ -331,10 +341,12 @@ impl Qp {
                 .local(sge.lkey, pd, addr, n as u64, Access::LOCAL_READ)
                 .is_err()
             {
-                checked = Err(Status::LocalProtectionError);
+                checked = Err((sge.lkey, addr, n as u64));
             }
         });
-        checked?;
+        if let Err((lkey, addr, n)) = checked {
+            return Err(self.cannot_read(entry, lkey, addr, n, memory));
+        }
         Ok(env.stage(len, |out| {
             pieces(r.elements(entry), offset, len, |sge, addr, at, n| {
                 if let Ok(p) = memory.local(sge.lkey, pd, addr, n as u64, Access::LOCAL_READ) {
@@ -342,5 +354,21 @@ impl Qp {
                 }
             });
         }))
+    }
+
+    /// The reason why a piece of a request's data cannot be read, looked for once more.
+    #[cold]
+    fn cannot_read(
+        &self,
+        entry: &SendEntry,
+        lkey: LocalKey,
+        addr: u64,
+        len: u64,
+        memory: &Memory,
+    ) -> Box<Cause> {
+        let key = lkey.0;
+        let again = memory.local(lkey, self.init.pd, addr, len, Access::LOCAL_READ);
+        let why = again.err().unwrap_or(AccessError::UnknownKey { key });
+        Box::new(self.protection(entry, (lkey, addr, len, why)))
     }
 }

@@ -7,10 +7,11 @@ use super::responder::read_packets;
 use super::responses::Answer;
 use super::{Desk, Qp, pieces};
 use crate::card::env::Env;
+use crate::card::explain::{Cause, InvalidRequest};
 use crate::card::work::{Completion, CompletionKind, MAX_MESSAGE_LEN, Status};
-use crate::memory::Access;
+use crate::memory::{Access, AccessError};
 use crate::time::Time;
-use crate::wire::{Ext, NakCode, Opcode, Operation, Packet, Position, RemoteKey};
+use crate::wire::{Ext, Opcode, Operation, Packet, Position, RemoteKey};
 
 /// A SEND or WRITE of several packets that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +32,31 @@ pub(super) struct Message {
 pub(super) enum Fault {
     /// No receive request.
     NotReady,
-    /// Refused; the responder goes into error (class C).
-    Nak(NakCode),
-    /// Refused because a receive request cannot take it; that request completes with the status.
-    Receive(NakCode, Status),
-    /// The receive request completes with the status, and the peer is not told (class J).
-    Quiet(Status),
+    /// Refused, and the responder goes into error. The cause says what the peer is told (class C), or that
+    /// it is told nothing (class J), and whether a receive request is to blame.
+    Refused(Box<Cause>),
 }
 
-const INVALID: Fault = Fault::Nak(NakCode::InvalidRequest);
-const ACCESS: Fault = Fault::Nak(NakCode::RemoteAccessError);
+#[cold]
+pub(super) fn refused(cause: Cause) -> Fault {
+    Fault::Refused(Box::new(cause))
+}
+
+#[cold]
+fn invalid(why: InvalidRequest) -> Fault {
+    refused(Cause::InvalidRequest(why))
+}
+
+/// A key does not open `len` bytes at `addr`.
+#[cold]
+fn closed(rkey: RemoteKey, addr: u64, len: u64, why: AccessError) -> Fault {
+    refused(Cause::RemoteAccess {
+        rkey,
+        addr,
+        len,
+        why,
+    })
+}
 
 impl Qp {
     /// Carries out the request that was expected.
@@ -75,7 +91,7 @@ impl Qp {
             Operation::ReadRequest => self.execute_read(now, packet, desk),
             Operation::CompareSwap | Operation::FetchAdd => self.execute_atomic(now, packet, desk),
             Operation::AtomicWrite => self.execute_atomic_write(now, packet, desk, env),
-            _ => Err(INVALID),
+            _ => Err(invalid(InvalidRequest::Operation)),
         }
     }
 
@@ -90,7 +106,7 @@ impl Qp {
         let opcode = packet.bth.opcode();
         let write = opcode.operation() == Operation::Write;
         if opcode.has_invalidate() && !matches!(packet.ext, Ext::Ieth(_)) {
-            return Err(INVALID);
+            return Err(invalid(InvalidRequest::Header));
         }
         let message = self.begin_or_continue(packet, opcode, write)?;
         let taken = if opcode.has_immediate() || !write {
@@ -112,14 +128,19 @@ impl Qp {
             let place = desk
                 .memory
                 .remote(message.rkey, id, at, len.into(), Access::REMOTE_WRITE)
-                .map_err(|_| ACCESS)?;
+                .map_err(|why| closed(message.rkey, at, len.into(), why))?;
             if let Some(bytes) = env.payload(packet.payload) {
                 place.write(bytes);
             }
         } else if !write && let Some(taken) = taken {
             if message.received + u64::from(len) > taken.len {
                 let short = desk.config.profile.short_receive;
-                return Err(Fault::Receive(short.nak, short.status));
+                return Err(refused(Cause::ReceiveTooShort {
+                    received: message.received + u64::from(len),
+                    room: taken.len,
+                    nak: short.nak,
+                    status: short.status,
+                }));
             }
             self.scatter(message.received, packet, desk, env)?;
         }
@@ -127,7 +148,7 @@ impl Qp {
             // A key that cannot be invalidated is the program's own affair (class J).
             desk.memory
                 .invalidate(key, self.init.pd, self.number)
-                .map_err(|_| Fault::Quiet(Status::RemoteInvalidRequest))?;
+                .map_err(|why| refused(Cause::RemoteInvalidate { key, why }))?;
         }
         let received = message.received + u64::from(len);
         self.responder.message = Some(Message {
@@ -149,11 +170,11 @@ impl Qp {
         if !opcode.begins_message() {
             return match r.message {
                 Some(m) if m.write == write => Ok(m),
-                _ => Err(INVALID),
+                _ => Err(invalid(InvalidRequest::NotBegun)),
             };
         }
         if r.message.is_some() {
-            return Err(INVALID);
+            return Err(invalid(InvalidRequest::UnderWay));
         }
         let mut message = Message {
             write,
@@ -164,10 +185,11 @@ impl Qp {
             total: 0,
         };
         if write {
-            let reth = packet.ext.reth().ok_or(INVALID)?;
-            if !self.access.allows(Access::REMOTE_WRITE) {
-                return Err(INVALID);
-            }
+            let reth = packet
+                .ext
+                .reth()
+                .ok_or_else(|| invalid(InvalidRequest::Header))?;
+            self.check_rights(Access::REMOTE_WRITE)?;
             (message.va, message.rkey) = (reth.va, reth.rkey);
             message.total = reth.dma_len.into();
         }
@@ -187,7 +209,7 @@ impl Qp {
             let id = (self.init.pd, self.number);
             desk.memory
                 .remote(rkey, id, va, len, asked)
-                .map_err(|_| ACCESS)?;
+                .map_err(|why| closed(rkey, va, len, why))?;
         }
         Ok(())
     }
@@ -209,12 +231,23 @@ impl Qp {
             } else {
                 received < message.total
             };
-        let in_bounds = received.max(message.total) <= MAX_MESSAGE_LEN;
-        if fits && announced && in_bounds {
-            Ok(())
-        } else {
-            Err(INVALID)
+        let longest = received.max(message.total);
+        if fits && announced && longest <= MAX_MESSAGE_LEN {
+            return Ok(());
         }
+        Err(invalid(if !fits {
+            InvalidRequest::Payload { len, mtu }
+        } else if !announced {
+            InvalidRequest::Announced {
+                received,
+                announced: message.total,
+            }
+        } else {
+            InvalidRequest::TooLong {
+                len: longest,
+                limit: MAX_MESSAGE_LEN,
+            }
+        }))
     }
 
     /// Writes SEND data into the elements of the receive request that is taken.
@@ -244,15 +277,10 @@ impl Qp {
                         place.write(&bytes[at..at + n]);
                     }
                 }
-                Err(_) => {
-                    outcome = Err(Fault::Receive(
-                        NakCode::RemoteOperationalError,
-                        Status::LocalProtectionError,
-                    ));
-                }
+                Err(why) => outcome = Err((sge.lkey, addr, n as u64, why)),
             },
         );
-        outcome
+        outcome.map_err(|fault| refused(self.receive_protection(fault)))
     }
 
     /// The message is whole: completes the receive request it has taken, if any.
@@ -284,15 +312,27 @@ impl Qp {
         self.complete(now, self.init.recv_cq, c, packet.bth.solicited(), desk);
     }
 
+    /// What the queue pair as a whole lets peers do.
+    #[inline]
+    fn check_rights(&self, asked: Access) -> Result<(), Fault> {
+        if self.access.allows(asked) {
+            Ok(())
+        } else {
+            Err(invalid(InvalidRequest::Rights(asked)))
+        }
+    }
+
     /// READs and atomics that may not be answered yet are limited, and stand outside messages.
     fn check_resources(&self) -> Result<(), Fault> {
         let r = &self.responder;
-        let full = r.responses.resources() >= usize::from(r.max_dest_rd_atomic);
-        if r.message.is_some() || full {
-            Err(INVALID)
-        } else {
-            Ok(())
+        let max_dest_rd_atomic = r.max_dest_rd_atomic;
+        if r.message.is_some() {
+            return Err(invalid(InvalidRequest::UnderWay));
         }
+        if r.responses.resources() >= usize::from(max_dest_rd_atomic) {
+            return Err(invalid(InvalidRequest::TooManyReads { max_dest_rd_atomic }));
+        }
+        Ok(())
     }
 
     /// Queues the answer to a READ or atomic of `packets` answer packets.
@@ -306,11 +346,16 @@ impl Qp {
     }
 
     fn execute_read(&mut self, now: Time, packet: &Packet, desk: &mut Desk) -> Result<(), Fault> {
-        let reth = packet.ext.reth().ok_or(INVALID)?;
+        let reth = packet
+            .ext
+            .reth()
+            .ok_or_else(|| invalid(InvalidRequest::Header))?;
         self.check_resources()?;
         let len = u64::from(reth.dma_len);
-        if !self.access.allows(Access::REMOTE_READ) || len > MAX_MESSAGE_LEN {
-            return Err(INVALID);
+        self.check_rights(Access::REMOTE_READ)?;
+        if len > MAX_MESSAGE_LEN {
+            let limit = MAX_MESSAGE_LEN;
+            return Err(invalid(InvalidRequest::TooLong { len, limit }));
         }
         self.check_key(reth.rkey, reth.va, len, Access::REMOTE_READ, desk)?;
         let packets = read_packets(reth.dma_len, self.mtu.bytes());
@@ -338,21 +383,22 @@ impl Qp {
 
     fn execute_atomic(&mut self, now: Time, packet: &Packet, desk: &mut Desk) -> Result<(), Fault> {
         let Ext::Atomic(eth) = packet.ext else {
-            return Err(INVALID);
+            return Err(invalid(InvalidRequest::Header));
         };
         self.check_resources()?;
         let (va, rkey, add, compare) = (eth.va, eth.rkey, eth.swap_add, eth.compare);
         let rights = Access::REMOTE_ATOMIC;
         // Eight bytes, aligned (9.4.5).
         let aligned = va.is_multiple_of(8) && packet.payload.is_empty();
-        if !self.access.allows(rights) || !aligned {
-            return Err(INVALID);
+        self.check_rights(rights)?;
+        if !aligned {
+            return Err(invalid(InvalidRequest::Alignment { addr: va }));
         }
         let id = (self.init.pd, self.number);
         let place = desk
             .memory
             .remote(rkey, id, va, 8, rights)
-            .map_err(|_| ACCESS)?;
+            .map_err(|why| closed(rkey, va, 8, why))?;
         let original = if packet.bth.opcode().operation() == Operation::FetchAdd {
             place.update(|v| v.wrapping_add(add))
         } else {
@@ -371,17 +417,21 @@ impl Qp {
         desk: &mut Desk,
         env: &mut E,
     ) -> Result<(), Fault> {
-        let reth = packet.ext.reth().ok_or(INVALID)?;
+        let reth = packet
+            .ext
+            .reth()
+            .ok_or_else(|| invalid(InvalidRequest::Header))?;
         self.check_resources()?;
         let whole = packet.payload.len() == 8 && reth.dma_len == 8 && reth.va.is_multiple_of(8);
-        if !self.access.allows(Access::REMOTE_WRITE) || !whole {
-            return Err(INVALID);
+        self.check_rights(Access::REMOTE_WRITE)?;
+        if !whole {
+            return Err(invalid(InvalidRequest::Alignment { addr: reth.va }));
         }
         let id = (self.init.pd, self.number);
         let place = desk
             .memory
             .remote(reth.rkey, id, reth.va, 8, Access::REMOTE_WRITE)
-            .map_err(|_| ACCESS)?;
+            .map_err(|why| closed(reth.rkey, reth.va, 8, why))?;
         if let Some(bytes) = env.payload(packet.payload)
             && let Ok(bytes) = bytes.try_into()
         {

@@ -9,6 +9,7 @@
 //! * `responses`: the queue of answers and how they become packets.
 //! * `receives`: where receive requests come from.
 //! * `restraint`: where congestion control comes in.
+//! * `trouble`: what it knows when a request fails.
 //! * `unreliable`: the receiving side of UC and UD.
 //!
 //! Inside, packets have positions: a `u64` that counts packets of one direction from the first of the
@@ -24,12 +25,14 @@ mod requester;
 mod responder;
 mod responses;
 mod restraint;
+mod trouble;
 mod unreliable;
 
 use super::config::CardConfig;
 use super::congestion::Limiter;
 use super::congestion::notification::CnpRoute;
 use super::counters::Counters;
+use super::explain::{Ended, FailureLog, Flushed};
 use super::program::{Chunk, SharedState, WorkReader};
 use super::queue::Reader;
 use super::recent::{Rare, Recent};
@@ -48,6 +51,7 @@ use responder::Responder;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use trouble::Trouble;
 
 /// READs and atomics a queue pair can have outstanding in either direction.
 pub const MAX_RD_ATOMIC: u8 = 128;
@@ -112,6 +116,7 @@ pub(crate) struct Desk {
     pub(crate) memory: Memory,
     pub(crate) cqs: Vec<Cq>,
     pub(crate) events: VecDeque<AsyncEvent>,
+    pub(crate) failures: FailureLog,
     pub(crate) srqs: Vec<Srq>,
     /// By address handle; a destroyed one leaves its place empty.
     pub(crate) addresses: Vec<Option<(Pd, Path)>>,
@@ -152,6 +157,9 @@ pub(crate) struct Qp {
     /// Congestion control, if there is any.
     pub(crate) limiter: Option<Box<Limiter>>,
     pub(crate) cnp_route: CnpRoute,
+    trouble: Trouble,
+    /// What put it, or its send queue, into error last.
+    ended: Ended,
     /// This queue pair's entries in the card's timer heap, the earliest last.
     pub(crate) armed: Vec<Time>,
     /// On the card's list of queue pairs with requests to send.
@@ -190,6 +198,8 @@ impl Qp {
             counters: Counters::default(),
             limiter: None,
             cnp_route: None,
+            trouble: Trouble::new(),
+            ended: Ended::Program(Time::ZERO),
             armed: Vec::new(),
             listed_request: false,
             listed_response: false,
@@ -216,18 +226,19 @@ impl Qp {
     pub(crate) fn reset(&mut self, now: Time) {
         self.requester.reset();
         self.responder.reset();
+        self.trouble = Trouble::new();
         self.path = None;
         self.last_wqe_told = false;
         self.set_state(now, State::Reset);
     }
 
     /// Into the error state: every request completes as flushed (C9-220, C10-42). Answers already
-    /// decided on still go out.
-    pub(crate) fn enter_error(&mut self, now: Time, desk: &mut Desk) {
+    /// decided on still go out. Gives what was flushed.
+    pub(crate) fn enter_error(&mut self, now: Time, desk: &mut Desk) -> Flushed {
         self.set_state(now, State::Error);
         self.requester.stop();
         self.responder.stop();
-        self.flush(now, desk);
+        let flushed = self.flush(now, desk);
         // With a shared receive queue the program cannot tell by itself that nothing more will come
         // (o11-5.2.5). Who completes a request in error has set the state already.
         let told = std::mem::replace(&mut self.last_wqe_told, true);
@@ -235,23 +246,29 @@ impl Qp {
             desk.events
                 .push_back(AsyncEvent::LastWqeReached(self.number));
         }
+        flushed
     }
 
-    /// Completes as flushed whatever is queued.
-    pub(crate) fn flush(&mut self, now: Time, desk: &mut Desk) {
-        self.flush_sends(now, desk);
+    /// Completes as flushed whatever is queued, and gives what that was.
+    pub(crate) fn flush(&mut self, now: Time, desk: &mut Desk) -> Flushed {
+        let mut flushed = self.flush_sends(now, desk);
         while let Some(taken) = self.responder.receives.flush() {
+            flushed.receives.add(taken.wr_id);
             let c = self.recv_completion(taken.wr_id, Status::WorkRequestFlushed);
             self.complete(now, self.init.recv_cq, c, false, desk);
         }
+        flushed
     }
 
-    /// Completes as flushed what is in the send queue.
-    pub(crate) fn flush_sends(&mut self, now: Time, desk: &mut Desk) {
+    /// Completes as flushed what is in the send queue, and gives what that was.
+    pub(crate) fn flush_sends(&mut self, now: Time, desk: &mut Desk) -> Flushed {
+        let mut flushed = Flushed::default();
         while let Some(entry) = self.requester.retire() {
+            flushed.sends.add(entry.wr_id);
             let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
+        flushed
     }
 
     /// When this queue pair next needs the clock. What waits for the port does not need it.
@@ -354,7 +371,8 @@ impl Qp {
         }
         if self.state != State::Error {
             desk.events.push_back(AsyncEvent::QpFatal(self.number));
-            self.enter_error(now, desk);
+            let flushed = self.enter_error(now, desk);
+            self.overran(now, cq, flushed, desk);
         }
     }
 

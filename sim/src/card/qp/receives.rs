@@ -113,6 +113,16 @@ impl Receives {
         &self.elements
     }
 
+    /// Number on a queue of its own, from 1, and `wr_id` of the request that is taken.
+    pub(super) fn taken(&self) -> Option<(Option<u64>, u64)> {
+        let taken = self.taken?;
+        let number = match &self.source {
+            Source::Own(queue) => Some(queue.entries.head()),
+            Source::Shared(_) => None,
+        };
+        Some((number, taken.wr_id))
+    }
+
     /// The request that is taken is done.
     #[inline]
     pub(super) fn finish(&mut self) -> Option<Taken> {

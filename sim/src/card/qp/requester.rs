@@ -1,11 +1,13 @@
 //! The requester: which work request is next, and from where it goes on after a loss.
 
 use super::attributes::{QpAttributes, QpType};
+use super::trouble::Spent;
 use super::{Desk, Path, Qp, State, psn_at};
 use crate::card::congestion::Loss;
+use crate::card::explain::{Cause, Flushed};
 use crate::card::program::{CHUNK, Chunk, WorkReader};
 use crate::card::recent::Rare;
-use crate::card::work::{SendEntry, Sge, Status};
+use crate::card::work::{SendEntry, Sge};
 use crate::card::{codes, queue::Reader};
 use crate::time::{Span, Time};
 use crate::wire::{Bth, Damage, Ecn, Ext, Packet, Payload, Psn};
@@ -78,7 +80,7 @@ pub(crate) struct Requester {
     /// The pause was asked for by an RNR NAK.
     pub(super) waits_for_receiver: bool,
     /// The work request at `started` cannot be sent; it completes when its turn comes.
-    pub(super) failure: Option<Status>,
+    pub(super) failure: Option<Box<Cause>>,
     /// An SQD was asked for and its event is due when everything is answered.
     pub(crate) drain_event: bool,
 }
@@ -326,13 +328,15 @@ impl Qp {
                 psn: psn_at(self.requester.first_psn, to),
             },
         );
+        self.keep_trouble();
     }
 
     /// The request at the cursor cannot be sent. Those before it are completed first, so it waits for
     /// its turn if any is without answer.
-    pub(super) fn fail_local(&mut self, now: Time, status: Status, desk: &mut Desk) {
+    #[cold]
+    pub(super) fn fail_local(&mut self, now: Time, cause: Cause, desk: &mut Desk) {
         let r = &mut self.requester;
-        r.failure = Some(status);
+        r.failure = Some(Box::new(cause));
         // Packets of it that are already out end with the connection; it is not begun again.
         if r.started > r.cursor_request {
             r.started = r.cursor_request;
@@ -346,28 +350,43 @@ impl Qp {
     /// Completes a request that failed here, once it is the oldest.
     pub(super) fn settle(&mut self, now: Time, desk: &mut Desk) {
         let r = &mut self.requester;
-        if let Some(status) = r.failure
+        if r.failure.is_some()
             && r.head() == r.started
+            && let Some(cause) = r.failure.take()
         {
-            self.fail_oldest(now, status, desk);
+            self.fail_oldest(now, *cause, desk);
         }
     }
 
-    /// Completes the oldest request with `status`, and all others as flushed. A connection that is not
-    /// reliable still receives (SQE).
-    pub(super) fn fail_oldest(&mut self, now: Time, status: Status, desk: &mut Desk) {
+    /// Completes the oldest request with what `cause` says, and all others as flushed. A connection that is
+    /// not reliable still receives (SQE).
+    #[cold]
+    pub(super) fn fail_oldest(&mut self, now: Time, cause: Cause, desk: &mut Desk) {
+        self.fail_after(now, cause, Flushed::default(), desk);
+    }
+
+    /// As [`Qp::fail_oldest`], after some requests before it were flushed.
+    pub(super) fn fail_after(
+        &mut self,
+        now: Time,
+        cause: Cause,
+        mut flushed: Flushed,
+        desk: &mut Desk,
+    ) {
         let reliable = self.init.qp_type == QpType::Rc;
+        let failure = self.explain_oldest(now, cause, desk);
         if let Some(entry) = self.requester.retire() {
-            let c = self.send_completion(&entry, status, 0, desk);
+            let c = self.send_completion(&entry, cause.status(), 0, desk);
             self.set_state(now, if reliable { State::Error } else { State::Sqe });
             self.complete(now, self.init.send_cq, c, false, desk);
         }
         if reliable {
-            self.enter_error(now, desk);
+            flushed.append(self.enter_error(now, desk));
         } else if self.state == State::Sqe {
             self.requester.stop();
-            self.flush_sends(now, desk);
+            flushed.append(self.flush_sends(now, desk));
         }
+        self.explained(failure, flushed, desk);
     }
 
     /// The clock has reached the requester's deadline; false if it had been moved away.
@@ -390,24 +409,29 @@ impl Qp {
             return paused;
         }
         let psn = psn_at(r.first_psn, r.una);
+        let (lost, retries_left) = (r.una, r.retries_left);
+        let after = r.timeout.unwrap_or_default();
+        self.mark_trouble();
         self.recent.note(
             now,
             Rare::Timeout {
                 psn,
-                retries_left: r.retries_left,
+                retries_left,
+                after,
             },
         );
         self.counters.timeouts += 1;
-        let lost = r.una;
         self.take_loss(now, Loss::Timeout);
-        self.retry(now, lost, desk);
+        self.retry(now, lost, Spent::Timeout, desk);
         true
     }
 
     /// Goes back to `lost` if a retry is left, and fails the request it belongs to otherwise (C9-142).
-    pub(super) fn retry(&mut self, now: Time, lost: u64, desk: &mut Desk) {
+    pub(super) fn retry(&mut self, now: Time, lost: u64, spent: Spent, desk: &mut Desk) {
+        self.count_trouble(spent);
         if self.requester.retries_left == 0 {
-            self.fail_oldest(now, Status::RetryExceeded, desk);
+            let cause = self.retries_exceeded();
+            self.fail_oldest(now, cause, desk);
         } else {
             self.requester.retries_left -= 1;
             self.go_back(now, lost, desk);

@@ -10,11 +10,11 @@ use super::responses::{Answer, Responses};
 use super::{Desk, Qp, State, position_of, psn_at};
 use crate::card::AsyncEvent;
 use crate::card::env::{Env, Refusal};
+use crate::card::explain::Cause;
 use crate::card::recent::Rare;
-use crate::card::work::Status;
 use crate::memory::Access;
 use crate::time::Time;
-use crate::wire::{Msn, NakCode, Operation, Packet, Psn, Syndrome};
+use crate::wire::{Bth, Gid, Msn, NakCode, Operation, Packet, Psn, QpNumber, Syndrome};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -140,7 +140,7 @@ impl Qp {
                 self.responder.nak_pending = false;
                 Ok(())
             }
-            Err(fault) => self.refuse(now, fault, desk),
+            Err(fault) => self.refuse(now, fault, packet, desk),
         }
     }
 
@@ -250,7 +250,13 @@ impl Qp {
     }
 
     /// Answers a request that is not carried out.
-    fn refuse(&mut self, now: Time, fault: Fault, desk: &mut Desk) -> Result<(), Refusal> {
+    fn refuse(
+        &mut self,
+        now: Time,
+        fault: Fault,
+        packet: &Packet,
+        desk: &mut Desk,
+    ) -> Result<(), Refusal> {
         match fault {
             Fault::NotReady => {
                 self.responder.nak_pending = true;
@@ -258,56 +264,52 @@ impl Qp {
                 self.queue_nak(now, syndrome, desk);
                 Err(Refusal::ReceiverNotReady)
             }
-            Fault::Nak(code) => {
-                self.fail_responder(now, code, None, desk);
-                Err(Refusal::Nak)
-            }
-            Fault::Receive(code, status) => {
-                self.fail_responder(now, code, Some(status), desk);
-                Err(Refusal::Nak)
-            }
-            Fault::Quiet(status) => {
-                self.fail_receive(now, status, desk);
+            Fault::Refused(cause) => {
+                self.fail_responder(now, packet.bth, *cause, desk);
                 Err(Refusal::Nak)
             }
         }
     }
 
-    /// NAK, then the error state. A receive request that the message had taken completes in error; if
-    /// there is none, an event tells the program (C9-222.1.1).
-    fn fail_responder(
+    /// NAK, if the peer is to be told, then the error state. A receive request that the message had taken
+    /// completes in error; if there is none, an event tells the program (C9-222.1.1).
+    #[cold]
+    fn fail_responder(&mut self, now: Time, bth: Bth, cause: Cause, desk: &mut Desk) {
+        if let Some(code) = cause.nak() {
+            self.queue_nak(now, Syndrome::nak(code), desk);
+        }
+        let taken = self.responder.receives.is_taken();
+        if cause.is_of_receive() || taken {
+            return self.fail_receive(now, bth, None, cause, desk);
+        }
+        desk.events.push_back(match cause {
+            Cause::RemoteAccess { .. } => AsyncEvent::QpAccessError(self.number),
+            _ => AsyncEvent::QpRequestError(self.number),
+        });
+        let failure = self.explain_refusal(now, bth, cause, desk);
+        let flushed = self.enter_error(now, desk);
+        self.explained(failure, flushed, desk);
+    }
+
+    /// The receive request that is taken completes with what `cause` says, all others as flushed. `peer` sent
+    /// the packet, if there is no connection.
+    #[cold]
+    pub(super) fn fail_receive(
         &mut self,
         now: Time,
-        code: NakCode,
-        status: Option<Status>,
+        bth: Bth,
+        peer: Option<(Gid, QpNumber)>,
+        cause: Cause,
         desk: &mut Desk,
     ) {
-        self.queue_nak(now, Syndrome::nak(code), desk);
-        let taken = self.responder.receives.is_taken();
-        let status = status.or(taken.then_some(match code {
-            NakCode::RemoteAccessError => Status::LocalAccessError,
-            _ => Status::LocalQpOperationError,
-        }));
-        match status {
-            Some(status) => self.fail_receive(now, status, desk),
-            None => {
-                desk.events.push_back(match code {
-                    NakCode::RemoteAccessError => AsyncEvent::QpAccessError(self.number),
-                    _ => AsyncEvent::QpRequestError(self.number),
-                });
-                self.enter_error(now, desk);
-            }
-        }
-    }
-
-    /// The receive request that is taken completes with `status`, all others as flushed.
-    pub(super) fn fail_receive(&mut self, now: Time, status: Status, desk: &mut Desk) {
+        let failure = self.explain_receive(now, bth, peer, cause, desk);
         self.set_state(now, State::Error);
         if let Some(taken) = self.responder.receives.finish() {
-            let c = self.recv_completion(taken.wr_id, status);
+            let c = self.recv_completion(taken.wr_id, cause.status());
             self.complete(now, self.init.recv_cq, c, false, desk);
         }
-        self.enter_error(now, desk);
+        let flushed = self.enter_error(now, desk);
+        self.explained(failure, flushed, desk);
     }
 }
 

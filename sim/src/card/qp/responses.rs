@@ -9,6 +9,7 @@ use super::{Desk, Qp, State, psn_at};
 use crate::card::AsyncEvent;
 use crate::card::codes;
 use crate::card::env::{Deed, Env};
+use crate::card::explain::Cause;
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::aeth::SyndromeKind;
@@ -399,7 +400,15 @@ impl Qp {
                 .remote(reth.rkey, id, at, len.into(), Access::REMOTE_READ)
             {
                 Ok(place) => env.stage(len, |out| place.read(out)),
-                Err(_) => return self.read_failed(now, position, response.msn, desk),
+                Err(why) => {
+                    let cause = Cause::RemoteAccess {
+                        rkey: reth.rkey,
+                        addr: at,
+                        len: len.into(),
+                        why,
+                    };
+                    return self.read_failed(now, position, response.msn, cause, desk);
+                }
             }
         };
         let (first, last) = (sent == 0 && !resumed, sent + 1 == packets);
@@ -434,11 +443,13 @@ impl Qp {
     }
 
     /// The region went away while its data was being sent: a NAK in place of the rest (9.7.5.1.3).
+    #[cold]
     fn read_failed(
         &mut self,
         now: Time,
         position: u64,
         msn: Msn,
+        cause: Cause,
         desk: &mut Desk,
     ) -> Option<Packet> {
         let syndrome = Syndrome::nak(NakCode::RemoteAccessError);
@@ -446,7 +457,11 @@ impl Qp {
         if self.state != State::Error {
             desk.events
                 .push_back(AsyncEvent::QpAccessError(self.number));
-            self.enter_error(now, desk);
+            let psn = psn_at(self.responder.first_psn, position);
+            let bth = Bth::new(Opcode::RC_READ_REQUEST, self.number, psn);
+            let failure = self.explain_refusal(now, bth, cause, desk);
+            let flushed = self.enter_error(now, desk);
+            self.explained(failure, flushed, desk);
         }
         self.counters.naks_sent.count(NakCode::RemoteAccessError);
         let ext = Ext::Aeth(Aeth { syndrome, msn });

@@ -1,12 +1,13 @@
 //! The receiving side of UC and UD. Nothing is answered; what does not fit is dropped (9.8).
 
-use super::execute::Fault;
+use super::execute::{Fault, refused};
 use super::{Desk, Qp, State, psn_at};
 use crate::card::env::{Env, Refusal};
+use crate::card::explain::Cause;
 use crate::card::work::{Completion, CompletionKind, Status};
 use crate::memory::Access;
 use crate::time::Time;
-use crate::wire::{Ecn, Encapsulation, NakCode, Operation, Packet, Route};
+use crate::wire::{Ecn, Encapsulation, Operation, Packet, Route};
 
 /// Bytes in front of a datagram in its buffer: room for the GRH or IP header (11.4.1.2).
 pub(crate) const GRH_LEN: u16 = 40;
@@ -64,12 +65,14 @@ impl Qp {
                 self.responder.message = None;
                 match fault {
                     Fault::NotReady => Err(Refusal::ReceiverNotReady),
-                    Fault::Nak(NakCode::RemoteAccessError) => Err(Refusal::BadKey),
-                    Fault::Nak(_) => Err(Refusal::Malformed),
-                    Fault::Receive(_, status) | Fault::Quiet(status) => {
-                        self.fail_receive(now, status, desk);
+                    Fault::Refused(cause) if cause.is_of_receive() => {
+                        self.fail_receive(now, packet.bth, None, *cause, desk);
                         Err(Refusal::Nak)
                     }
+                    Fault::Refused(cause) if matches!(*cause, Cause::RemoteAccess { .. }) => {
+                        Err(Refusal::BadKey)
+                    }
+                    Fault::Refused(_) => Err(Refusal::Malformed),
                 }
             }
         }
@@ -123,14 +126,16 @@ impl Qp {
                 Access::LOCAL_WRITE,
             ) {
                 Ok(place) => place.write(&header[at..at + n]),
-                Err(_) => outcome = Err(()),
+                Err(why) => outcome = Err((sge.lkey, addr, n as u64, why)),
             },
         );
-        if outcome.is_ok() && self.scatter(GRH_LEN.into(), packet, desk, env).is_err() {
-            outcome = Err(());
-        }
-        if outcome.is_err() {
-            self.fail_receive(now, Status::LocalProtectionError, desk);
+        let outcome = match outcome {
+            Ok(()) => self.scatter(GRH_LEN.into(), packet, desk, env),
+            Err(fault) => Err(refused(self.receive_protection(fault))),
+        };
+        if let Err(Fault::Refused(cause)) = outcome {
+            let peer = Some((route.src, deth.src_qp));
+            self.fail_receive(now, packet.bth, peer, *cause, desk);
             return Err(Refusal::Nak);
         }
         self.responder.receives.finish();

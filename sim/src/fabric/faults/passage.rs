@@ -1,8 +1,10 @@
 //! How a packet passes a channel that has fault injectors.
 
 use crate::fabric::counters::DropCause;
+use crate::fabric::faults::Action;
 use crate::fabric::host::Host;
 use crate::fabric::link::{Channel, ChannelId};
+use crate::fabric::losses::Why;
 use crate::fabric::medium::{Medium, Other};
 use crate::fabric::network::Network;
 use crate::fabric::observer::Observer;
@@ -23,12 +25,21 @@ impl<O: Observer> Medium<O> {
             return self.discard(channel, id, slot, DropCause::LinkDown);
         }
         let packet = self.packets.get(slot);
+        let mut first = None;
         let verdict = self.injectors[id as usize].judge(
             self.clock,
             ChannelId(id),
             packet,
             &self.flows.routes()[packet.route.index()],
             |record| {
+                if matches!(record.action, Action::Drop) && first.is_none() {
+                    first = Some(record.fault);
+                }
+                if matches!(record.action, Action::CorruptInDevice) {
+                    let fault = Some(record.fault);
+                    self.losses
+                        .add(self.clock, record.channel, Why::Damaged, fault, packet);
+                }
                 self.observer.on_fault(&record);
                 self.fault_log.add(record);
             },
@@ -48,7 +59,7 @@ impl<O: Observer> Medium<O> {
             self.pool.retain(packet.payload);
         }
         if verdict.drop {
-            self.discard(channel, id, slot, DropCause::Fault);
+            self.lose(channel, id, slot, DropCause::Fault, first);
         } else if verdict.delay > Span::ZERO {
             self.plan(arrival + verdict.delay, Other::Late { channel: id, slot });
         } else if let Some((packets, limit)) = verdict.reorder {
