@@ -331,3 +331,80 @@ fn keys_and_addresses_repeat_with_the_seed() {
     assert_eq!(make(3), make(3));
     assert_ne!(make(3), make(4));
 }
+
+#[test]
+fn a_domain_that_was_not_given_out_is_unknown() {
+    let (mut m, pd) = memory();
+    let (mut richer, _) = memory();
+    let unknown = richer.alloc_pd();
+    assert_ne!(unknown, pd);
+    assert!(!m.has_pd(unknown));
+    let refused = RegisterError::UnknownDomain(1);
+    let storage = || Storage::from(Buffer::new(8));
+    assert_eq!(m.register(unknown, storage(), ALL), Err(refused));
+    assert_eq!(m.register_at(unknown, 0x1000, storage(), ALL), Err(refused));
+    assert_eq!(
+        m.alloc_window(unknown, WindowType::Type2),
+        Err(WindowError::UnknownDomain(1))
+    );
+}
+
+#[test]
+fn the_longest_region_is_registered_and_one_byte_more_is_not() {
+    let (mut m, pd) = memory();
+    let counted = |len| Storage::Counted { len };
+    let longest = 1 << 48;
+    let len = longest + 1;
+    let too_long = Err(RegisterError::TooLong { len });
+    assert_eq!(
+        m.register(pd, counted(longest), ALL).map(|r| r.len),
+        Ok(longest)
+    );
+    assert_eq!(m.register(pd, counted(len), ALL), too_long);
+    assert_eq!(
+        m.register_at(pd, 0x1000, counted(longest), ALL)
+            .map(|r| r.len),
+        Ok(longest)
+    );
+    assert_eq!(m.register_at(pd, 0x1000, counted(len), ALL), too_long);
+    assert_eq!(
+        m.register_at(pd, 0x1000, counted(u64::MAX), ALL),
+        Err(RegisterError::TooLong { len: u64::MAX })
+    );
+}
+
+#[test]
+fn memory_of_no_bytes_is_empty() {
+    for len in [0, 1, 8] {
+        assert_eq!(Buffer::new(len).is_empty(), len == 0);
+        assert_eq!(Storage::from(Buffer::new(len)).is_empty(), len == 0);
+        let len = len as u64;
+        assert_eq!(Storage::Counted { len }.is_empty(), len == 0);
+    }
+}
+
+#[test]
+fn a_refusal_names_key_range_and_rights() {
+    let (mut m, pd) = memory();
+    let r = m
+        .register_at(pd, 0x1000, Buffer::new(16).into(), Access::LOCAL_WRITE)
+        .unwrap();
+    let (key, id) = (r.lkey, (pd, QP));
+    let rights = m.remote(r.rkey, id, 0x1000, 1, Access::REMOTE_READ);
+    assert_eq!(
+        rights.unwrap_err().to_string(),
+        format!(
+            "the region of key {key} grants local read, local write; local read, remote read was \
+             asked for"
+        )
+    );
+    let range = m.local(key, pd, 0x1008, 9, Access::LOCAL_READ);
+    assert_eq!(
+        range.unwrap_err().to_string(),
+        format!("9 bytes at 0x1008 are outside the region of key {key} (0x1000, 16 bytes)")
+    );
+    assert_eq!(
+        WindowError::NotBindable(LocalKey(0x12ab)).to_string(),
+        "the region of key 0x000012ab does not allow windows"
+    );
+}
