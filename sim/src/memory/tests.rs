@@ -408,3 +408,65 @@ fn a_refusal_names_key_range_and_rights() {
         "the region of key 0x000012ab does not allow windows"
     );
 }
+
+#[test]
+fn a_page_that_opens_nothing_lies_between_regions() {
+    let (mut m, pd) = memory();
+    let sizes = [1, 4096, 4097, 0, 10_000, 8];
+    let regions = sizes.map(|n| m.register(pd, Buffer::new(n).into(), ALL).unwrap());
+    for (one, next) in regions.iter().zip(&regions[1..]) {
+        assert!(one.addr.is_multiple_of(4096));
+        assert!(one.addr + one.len + 4096 <= next.addr, "{one:?} {next:?}");
+    }
+}
+
+#[test]
+fn keys_that_come_and_go_leave_the_others_alone() {
+    let (mut m, pd) = memory();
+    let mut kept: Vec<MemoryRegion> = Vec::new();
+    let opens = |m: &Memory, r: &MemoryRegion| {
+        let place = m.local(r.lkey, pd, r.addr, 8, Access::LOCAL_WRITE);
+        place.is_ok_and(|p| p.update(|v| v) == u64::from(r.lkey.0))
+    };
+    let mut stale = Vec::new();
+    for round in 0..20_000 {
+        let buffer = Buffer::new(8);
+        let mut r = m.register(pd, buffer.clone().into(), ALL).unwrap();
+        if round % 3 == 0 {
+            stale.push(r.lkey);
+            r = m.reregister(r.lkey, Reregistration::default()).unwrap();
+        }
+        buffer.update(0, |_| r.lkey.0.into());
+        assert!(opens(&m, &r), "{round}");
+        if round % 1000 == 0 {
+            kept.push(r);
+        } else {
+            m.deregister(r.lkey).unwrap();
+            stale.push(r.lkey);
+        }
+    }
+    assert!(kept.iter().all(|r| opens(&m, r)));
+    // A place rests before it is used again, and is used again: the table is no longer than what rests in it.
+    let places = |keys: &[LocalKey]| keys.iter().map(|k| k.0 >> 8).max();
+    assert!(places(&stale) < Some(2000), "{:?}", places(&stale));
+    // Of the latest thousand none opens anything, or changes what has its place now.
+    for &key in stale.iter().rev().take(1000) {
+        let unknown = Err(RegisterError::UnknownKey(key.0));
+        assert_eq!(m.reregister(key, Reregistration::default()), unknown);
+        assert_eq!(m.deregister(key), Err(RegisterError::UnknownKey(key.0)));
+    }
+    for r in &kept {
+        let other = LocalKey(r.lkey.0 ^ 1);
+        let unknown = Err(RegisterError::UnknownKey(other.0));
+        assert_eq!(m.reregister(other, Reregistration::default()), unknown);
+        assert!(opens(&m, r));
+    }
+}
+
+#[test]
+fn a_right_that_is_given_twice_is_given() {
+    for a in [Access::LOCAL_READ, Access::LOCAL_WRITE, Access::MW_BIND] {
+        assert_eq!(a | a, a);
+        assert_eq!(a | a | Access::REMOTE_READ, Access::REMOTE_READ | a);
+    }
+}
