@@ -177,7 +177,18 @@ impl PriorityMask {
 
 #[cfg(test)]
 mod tests {
-    use super::PriorityMask;
+    use super::{PriorityMask, Refusal};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_refusal_has_a_name_of_its_own() {
+        let names = Refusal::ALL.map(Refusal::name);
+        assert_eq!(BTreeSet::from(names).len(), Refusal::ALL.len());
+        for (why, name) in Refusal::ALL.into_iter().zip(names) {
+            let same = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(!name.is_empty() && name.chars().all(same), "{why:?}");
+        }
+    }
 
     #[test]
     fn a_mask_has_the_priorities_that_were_put_into_it() {
