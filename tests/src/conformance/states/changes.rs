@@ -219,6 +219,10 @@ fn values_out_of_range_are_refused_and_change_nothing() {
     address.dgid = std::net::Ipv6Addr::LOCALHOST.into();
     rtr.address = Some(address);
     assert_eq!(b.modify(rtr), Err(ModifyError::Unreachable(address.dgid)));
+    // A connection has one peer, not a group of them.
+    address.dgid = std::net::Ipv4Addr::new(239, 1, 2, 3).into();
+    rtr.address = Some(address);
+    assert_eq!(b.modify(rtr), Err(ModifyError::Unreachable(address.dgid)));
     assert_eq!(b.state(), State::Init);
     b.modify(steps[1]).unwrap();
     for (attribute, limit, change) in [
@@ -319,8 +323,11 @@ fn from_error_and_reset_a_connection_begins_afresh() {
         assert_eq!(b.says(), ["Send Only 0 [8] ?"]);
         b.hear(ack(0, 1));
         assert_eq!(b.completed(), [(5, Status::Success)]);
+        // Answers that nobody fetched end with the connection.
+        b.hear(write_only(1, b.remote(0), b"x"));
         b.go_to(State::Reset).unwrap();
         b.bring_up(State::Rts).unwrap();
+        assert_eq!(b.says(), NONE);
     }
 }
 
@@ -382,6 +389,13 @@ fn sqd_of_an_idle_queue_is_drained_at_once_and_tells_if_asked() {
         let mut b = in_state(State::Rts);
         drain(&mut b, ask);
         assert_eq!(b.events().len(), expected);
+        // Nor does what is changed later tell what was told, or was not asked for.
+        b.modify(QpAttributes {
+            min_rnr_timer: Some(1),
+            ..Default::default()
+        })
+        .unwrap();
+        assert_eq!(b.events(), []);
     }
 }
 
