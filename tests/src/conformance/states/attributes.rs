@@ -163,10 +163,7 @@ fn set(a: &mut QpAttributes, name: &str) {
 }
 
 fn change_to(to: State, names: &[&str]) -> QpAttributes {
-    let mut a = QpAttributes {
-        state: Some(to),
-        ..Default::default()
-    };
+    let mut a = QpAttributes::to(to);
     names.iter().for_each(|name| set(&mut a, name));
     a
 }

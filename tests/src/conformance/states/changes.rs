@@ -6,8 +6,8 @@ use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
 use softroce_sim::card::{
-    AddressVector, AsyncEvent, CreateError, ModifyError, QpAttributes, QpInit, QpType, Refusal,
-    State, Status,
+    AddressVector, AsyncEvent, CreateError, MAX_CQE, MAX_SGE, MAX_WR, ModifyError, QpAttributes,
+    QpInit, QpType, Refusal, State, Status,
 };
 use softroce_sim::time::Span;
 use softroce_sim::wire::QpNumber;
@@ -280,11 +280,11 @@ fn sizes_are_held_against_their_limits() {
             ..good
         },
         QpInit {
-            max_send_wr: softroce_sim::card::MAX_WR + 1,
+            max_send_wr: MAX_WR + 1,
             ..good
         },
         QpInit {
-            max_recv_sge: softroce_sim::card::MAX_SGE + 1,
+            max_recv_sge: MAX_SGE + 1,
             ..good
         },
     ] {
@@ -294,6 +294,9 @@ fn sizes_are_held_against_their_limits() {
         ));
     }
     assert!(b.card.create_cq(0).is_err());
+    // The limits are those of ConnectX cards, and of rdma_rxe for elements.
+    assert_eq!((MAX_CQE, MAX_WR, MAX_SGE), (4_194_303, 32_768, 32));
+    assert!(b.card.create_cq(MAX_CQE + 1).is_err());
     let a = b.card.create_qp(&good).unwrap();
     let c = b.card.create_qp(&good).unwrap();
     assert_ne!(a.number(), c.number());
