@@ -407,6 +407,11 @@ fn a_refusal_names_key_range_and_rights() {
         WindowError::NotBindable(LocalKey(0x12ab)).to_string(),
         "the region of key 0x000012ab does not allow windows"
     );
+    // Eight bits of a key are its tag, 24 its place.
+    assert_eq!(
+        RegisterError::Full.to_string(),
+        "16777216 regions and windows exist, the most there can be"
+    );
 }
 
 #[test]
