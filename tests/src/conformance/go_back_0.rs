@@ -63,6 +63,11 @@ fn the_requester_sends_the_whole_message_again() {
     assert_eq!(b.says(), WHOLE);
     b.hear(ack(3, 2));
     assert_eq!(b.completed(), [(1, Status::Success)]);
+    // What is complete is not begun again.
+    b.hear(nak(1, NakCode::PsnSequenceError));
+    assert_eq!(b.says(), [""; 0]);
+    b.post_send(2, 8);
+    assert_eq!(b.says(), ["Send Only 4 [8] ?"]);
 }
 
 fn a_read_is_asked_for_as_a_whole_again() {
