@@ -1,10 +1,10 @@
 //! Habits of Linux' driver that its captures do not show, or show in passing: what the profile says is
 //! what the card does. What the captures show is in `kernel_replay.rs`.
 
-use softroce_sim::card::{Profile, Status, profile};
+use softroce_sim::card::{Profile, Refusal, Status, profile, recovery};
 use softroce_sim::time::Span;
 use softroce_sim::wire::Opcode;
-use softroce_tests::bench::{Bench, Setup, read_response, send_only};
+use softroce_tests::bench::{Bench, Setup, read, read_response, send, send_only};
 
 fn setup(profile: &Profile) -> Setup {
     let mut setup = Setup {
@@ -81,7 +81,97 @@ fn a_busy_port_draws_acknowledgements_together_or_keeps_them_apart() {
 }
 
 #[test]
-fn profiles_have_names_of_their_own() {
+fn profiles_and_recoveries_have_names_of_their_own() {
     let names = profile::ALL.map(|p| p.name);
     assert_eq!(names, ["spec", "rxe"]);
+    let names = recovery::ALL.map(|r| r.name());
+    assert_eq!(names, ["go-back-n", "go-back-0"]);
+}
+
+#[test]
+fn read_data_of_a_later_read_shows_a_gap_to_every_card() {
+    for profile in profile::ALL {
+        let mut b = Bench::new(setup(profile));
+        let asked = ["RDMA Read Request 0 of 8 ?", "RDMA Read Request 1 of 8 ?"];
+        b.post_read(1, 8);
+        b.post_read(2, 8);
+        assert_eq!(b.says(), asked);
+        b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 1, &[2; 8]));
+        assert_eq!(b.says(), asked, "{}", profile.name);
+        assert_eq!(b.counted().implied_naks, 1);
+    }
+}
+
+#[test]
+fn the_answer_to_a_read_that_is_resumed_begins_anew_or_continues() {
+    let ask = |b: &mut Bench, n, len: u32| {
+        b.hear(read(n, b.remote(0), len));
+        b.says()
+    };
+    let first = |n| format!("RDMA Read Response First {n} [1024]");
+    let middle = |n| format!("RDMA Read Response Middle {n} [1024]");
+    let last = |n, len| format!("RDMA Read Response Last {n} [{len}]");
+    for profile in profile::ALL {
+        let mut b = Bench::new(setup(profile));
+        for n in [0, 3] {
+            let whole = [first(n), middle(n + 1), last(n + 2, 952)];
+            assert_eq!(ask(&mut b, n, 3000), whole);
+        }
+        // Of each of them, not of the latest alone; a READ from its beginning is no rest of the one before.
+        for n in [0, 3] {
+            let begin = if profile.resumed_read_continues {
+                middle(n + 1)
+            } else {
+                first(n + 1)
+            };
+            assert_eq!(ask(&mut b, n + 1, 1976), [begin, last(n + 2, 952)]);
+            let whole = [first(n), middle(n + 1), last(n + 2, 952)];
+            assert_eq!(ask(&mut b, n, 3000), whole);
+        }
+    }
+}
+
+#[test]
+fn no_more_reads_are_answered_again_at_once_than_may_be_out() {
+    for profile in profile::ALL {
+        let mut b = Bench::new(Setup {
+            max_dest_rd_atomic: 2,
+            ..setup(profile)
+        });
+        for n in 0..4 {
+            b.hear(read(n, b.remote(0), 8));
+            b.says();
+        }
+        b.hear_all([0, 1, 2, 3].map(|n| read(n, b.remote(0), 8)));
+        let answers = [0, 1].map(|n| format!("RDMA Read Response Only {n} [8]"));
+        assert_eq!(b.says(), answers, "{}", profile.name);
+    }
+}
+
+#[test]
+fn a_broken_message_costs_itself_or_the_next_one_too() {
+    for profile in profile::ALL {
+        let mut setup = Setup::uc();
+        setup.config = setup.config.with_profile(profile);
+        let mut b = Bench::new(setup);
+        let packet = |opcode, n| send(opcode, n, &[n as u8; 1024]).uc();
+        for id in 0..4 {
+            b.post_recv(id, 0, 4096);
+        }
+        // The second packet of three is lost; then two messages of three packets are whole.
+        b.hear(packet(Opcode::RC_SEND_FIRST, 0));
+        b.hear(packet(Opcode::RC_SEND_LAST, 2));
+        for n in [3, 6] {
+            b.hear(packet(Opcode::RC_SEND_FIRST, n));
+            b.hear(packet(Opcode::RC_SEND_MIDDLE, n + 1));
+            b.hear(packet(Opcode::RC_SEND_LAST, n + 2));
+        }
+        let costs_next = profile.broken_message_costs_next;
+        let delivered = if costs_next { 1 } else { 2 };
+        assert_eq!(b.completed().len(), delivered, "{}", profile.name);
+        // There was one gap, whatever it cost.
+        assert_eq!(b.counted().out_of_sequence, 1);
+        let dropped = if costs_next { 4 } else { 1 };
+        assert_eq!(b.refused(Refusal::OutOfSequence), dropped);
+    }
 }

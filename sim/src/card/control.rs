@@ -223,7 +223,6 @@ impl Card {
             queue,
             pd,
             limit: 0,
-            users: 0,
         });
         Ok(SharedReceiveQueue { id, queue: writer })
     }
@@ -286,11 +285,8 @@ impl Card {
                 let (writer, reader) = work_queue(init.max_recv_wr, init.max_recv_sge);
                 (Some(writer), Some(reader))
             }
-            Some(srq) => match self.desk.srqs.get_mut(srq.0 as usize) {
-                Some(queue) if queue.pd == init.pd => {
-                    queue.users += 1;
-                    (None, None)
-                }
+            Some(srq) => match self.desk.srqs.get(srq.0 as usize) {
+                Some(queue) if queue.pd == init.pd => (None, None),
                 _ => return Err(CreateError::UnknownSrq(srq)),
             },
         };
@@ -344,9 +340,6 @@ impl Card {
         self.freed.push_back(index as u32);
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
-        }
-        if let Some(srq) = qp.init.srq {
-            self.desk.srqs[srq.0 as usize].users -= 1;
         }
         Ok(())
     }

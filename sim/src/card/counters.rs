@@ -223,3 +223,35 @@ impl std::ops::AddAssign for NakCounts {
         add!(self, other; sequence, invalid_request, remote_access, remote_operational);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naks_are_counted_by_their_code() {
+        let mut n = NakCounts::default();
+        for (times, code) in [
+            (1, NakCode::PsnSequenceError),
+            (2, NakCode::InvalidRequest),
+            (3, NakCode::RemoteAccessError),
+            (4, NakCode::RemoteOperationalError),
+        ] {
+            (0..times).for_each(|_| n.count(code));
+        }
+        assert_eq!((n.sequence, n.invalid_request), (1, 2));
+        assert_eq!((n.remote_access, n.remote_operational), (3, 4));
+        assert_eq!(n.total(), 10);
+    }
+
+    #[test]
+    fn reasons_that_occurred_are_told_with_how_often() {
+        let mut refused = RefusalCounts::default();
+        assert_eq!(refused.iter().count(), 0);
+        refused.count(Refusal::Ghost);
+        refused.count(Refusal::BadIcrc);
+        refused.count(Refusal::Ghost);
+        let told: Vec<_> = refused.iter().collect();
+        assert_eq!(told, [(Refusal::BadIcrc, 1), (Refusal::Ghost, 2)]);
+    }
+}

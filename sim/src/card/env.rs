@@ -174,3 +174,35 @@ impl PriorityMask {
         self.0 == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PriorityMask, Refusal};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_refusal_has_a_name_of_its_own() {
+        let names = Refusal::ALL.map(Refusal::name);
+        assert_eq!(BTreeSet::from(names).len(), Refusal::ALL.len());
+        for (why, name) in Refusal::ALL.into_iter().zip(names) {
+            let same = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(!name.is_empty() && name.chars().all(same), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_mask_has_the_priorities_that_were_put_into_it() {
+        for set in 0..=u8::MAX {
+            let mask = PriorityMask(set);
+            assert_eq!(mask.is_empty(), set == 0);
+            for p in 0..8 {
+                let bit = 1 << p;
+                assert_eq!(mask.contains(p), set / bit % 2 == 1, "{p} in {set:#b}");
+                let others = set - if mask.contains(p) { bit } else { 0 };
+                assert_eq!(mask.with(p), PriorityMask(others + bit));
+                assert_eq!(mask.without(p), PriorityMask(others));
+                assert_eq!(mask.and(PriorityMask(bit)).is_empty(), !mask.contains(p));
+            }
+        }
+    }
+}

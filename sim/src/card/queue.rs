@@ -216,12 +216,16 @@ mod tests {
         fn behaves_as_a_bounded_queue(capacity in 1u32..9, steps in prop::collection::vec(0u8..4, 0..200)) {
             let (mut w, mut r) = ring(capacity);
             let mut model = VecDeque::new();
+            let mut written = 0;
             for (i, step) in steps.into_iter().enumerate() {
                 match step {
                     0 | 1 => {
                         let fits = model.len() < capacity as usize;
                         prop_assert_eq!(w.push(i).is_ok(), fits);
-                        if fits { model.push_back(i) }
+                        if fits {
+                            model.push_back(i);
+                            written += 1;
+                        }
                     }
                     2 => prop_assert_eq!(r.pop(), model.pop_front()),
                     _ => {
@@ -233,6 +237,9 @@ mod tests {
                 }
                 prop_assert_eq!(w.free(), capacity - model.len() as u32);
                 prop_assert_eq!(r.is_empty(), model.is_empty());
+                for index in 0..written + 2 {
+                    prop_assert_eq!(r.tail_is_after(index), index < written);
+                }
             }
         }
     }

@@ -421,3 +421,44 @@ pub struct SrqId(pub(crate) u32);
 /// Names a completion queue of a card.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_the_values_and_names_of_libibverbs() {
+        // enum ibv_wc_status; 3 is of reliable datagrams, which nobody has.
+        let verbs = [
+            (0, "SUCCESS"),
+            (1, "LOC_LEN_ERR"),
+            (2, "LOC_QP_OP_ERR"),
+            (4, "LOC_PROT_ERR"),
+            (5, "WR_FLUSH_ERR"),
+            (6, "MW_BIND_ERR"),
+            (7, "BAD_RESP_ERR"),
+            (8, "LOC_ACCESS_ERR"),
+            (9, "REM_INV_REQ_ERR"),
+            (10, "REM_ACCESS_ERR"),
+            (11, "REM_OP_ERR"),
+            (12, "RETRY_EXC_ERR"),
+            (13, "RNR_RETRY_EXC_ERR"),
+        ];
+        let ours = Status::ALL.map(|s| (s as u8, s.to_string()));
+        let theirs = verbs.map(|(n, name)| (n, name.to_lowercase().replace('_', "-")));
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn an_error_names_the_state_as_the_specification_does() {
+        let names = State::ALL.map(|state| {
+            let queue = "send";
+            PostError::WrongState { state, queue }.to_string()
+        });
+        let spec = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERROR"];
+        assert_eq!(
+            names,
+            spec.map(|state| format!("a queue pair in {state} takes no send requests"))
+        );
+    }
+}

@@ -39,12 +39,6 @@ impl Access {
     pub const fn writes_remotely(self) -> bool {
         self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
     }
-
-    /// True if the set gives a peer any right.
-    #[inline]
-    pub const fn is_remote(self) -> bool {
-        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0) != 0
-    }
 }
 
 impl BitOr for Access {

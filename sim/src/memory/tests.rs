@@ -331,3 +331,147 @@ fn keys_and_addresses_repeat_with_the_seed() {
     assert_eq!(make(3), make(3));
     assert_ne!(make(3), make(4));
 }
+
+#[test]
+fn a_domain_that_was_not_given_out_is_unknown() {
+    let (mut m, pd) = memory();
+    let (mut richer, _) = memory();
+    let unknown = richer.alloc_pd();
+    assert_ne!(unknown, pd);
+    assert!(!m.has_pd(unknown));
+    let refused = RegisterError::UnknownDomain(1);
+    let storage = || Storage::from(Buffer::new(8));
+    assert_eq!(m.register(unknown, storage(), ALL), Err(refused));
+    assert_eq!(m.register_at(unknown, 0x1000, storage(), ALL), Err(refused));
+    assert_eq!(
+        m.alloc_window(unknown, WindowType::Type2),
+        Err(WindowError::UnknownDomain(1))
+    );
+}
+
+#[test]
+fn the_longest_region_is_registered_and_one_byte_more_is_not() {
+    let (mut m, pd) = memory();
+    let counted = |len| Storage::Counted { len };
+    let longest = 1 << 48;
+    let len = longest + 1;
+    let too_long = Err(RegisterError::TooLong { len });
+    assert_eq!(
+        m.register(pd, counted(longest), ALL).map(|r| r.len),
+        Ok(longest)
+    );
+    assert_eq!(m.register(pd, counted(len), ALL), too_long);
+    assert_eq!(
+        m.register_at(pd, 0x1000, counted(longest), ALL)
+            .map(|r| r.len),
+        Ok(longest)
+    );
+    assert_eq!(m.register_at(pd, 0x1000, counted(len), ALL), too_long);
+    assert_eq!(
+        m.register_at(pd, 0x1000, counted(u64::MAX), ALL),
+        Err(RegisterError::TooLong { len: u64::MAX })
+    );
+}
+
+#[test]
+fn memory_of_no_bytes_is_empty() {
+    for len in [0, 1, 8] {
+        assert_eq!(Buffer::new(len).is_empty(), len == 0);
+        assert_eq!(Storage::from(Buffer::new(len)).is_empty(), len == 0);
+        let len = len as u64;
+        assert_eq!(Storage::Counted { len }.is_empty(), len == 0);
+    }
+}
+
+#[test]
+fn a_refusal_names_key_range_and_rights() {
+    let (mut m, pd) = memory();
+    let r = m
+        .register_at(pd, 0x1000, Buffer::new(16).into(), Access::LOCAL_WRITE)
+        .unwrap();
+    let (key, id) = (r.lkey, (pd, QP));
+    let rights = m.remote(r.rkey, id, 0x1000, 1, Access::REMOTE_READ);
+    assert_eq!(
+        rights.unwrap_err().to_string(),
+        format!(
+            "the region of key {key} grants local read, local write; local read, remote read was \
+             asked for"
+        )
+    );
+    let range = m.local(key, pd, 0x1008, 9, Access::LOCAL_READ);
+    assert_eq!(
+        range.unwrap_err().to_string(),
+        format!("9 bytes at 0x1008 are outside the region of key {key} (0x1000, 16 bytes)")
+    );
+    assert_eq!(
+        WindowError::NotBindable(LocalKey(0x12ab)).to_string(),
+        "the region of key 0x000012ab does not allow windows"
+    );
+    // Eight bits of a key are its tag, 24 its place.
+    assert_eq!(
+        RegisterError::Full.to_string(),
+        "16777216 regions and windows exist, the most there can be"
+    );
+}
+
+#[test]
+fn a_page_that_opens_nothing_lies_between_regions() {
+    let (mut m, pd) = memory();
+    let sizes = [1, 4096, 4097, 0, 10_000, 8];
+    let regions = sizes.map(|n| m.register(pd, Buffer::new(n).into(), ALL).unwrap());
+    for (one, next) in regions.iter().zip(&regions[1..]) {
+        assert!(one.addr.is_multiple_of(4096));
+        assert!(one.addr + one.len + 4096 <= next.addr, "{one:?} {next:?}");
+    }
+}
+
+#[test]
+fn keys_that_come_and_go_leave_the_others_alone() {
+    let (mut m, pd) = memory();
+    let mut kept: Vec<MemoryRegion> = Vec::new();
+    let opens = |m: &Memory, r: &MemoryRegion| {
+        let place = m.local(r.lkey, pd, r.addr, 8, Access::LOCAL_WRITE);
+        place.is_ok_and(|p| p.update(|v| v) == u64::from(r.lkey.0))
+    };
+    let mut stale = Vec::new();
+    for round in 0..20_000 {
+        let buffer = Buffer::new(8);
+        let mut r = m.register(pd, buffer.clone().into(), ALL).unwrap();
+        if round % 3 == 0 {
+            stale.push(r.lkey);
+            r = m.reregister(r.lkey, Reregistration::default()).unwrap();
+        }
+        buffer.update(0, |_| r.lkey.0.into());
+        assert!(opens(&m, &r), "{round}");
+        if round % 1000 == 0 {
+            kept.push(r);
+        } else {
+            m.deregister(r.lkey).unwrap();
+            stale.push(r.lkey);
+        }
+    }
+    assert!(kept.iter().all(|r| opens(&m, r)));
+    // A place rests before it is used again, and is used again: the table is no longer than what rests in it.
+    let places = |keys: &[LocalKey]| keys.iter().map(|k| k.0 >> 8).max();
+    assert!(places(&stale) < Some(2000), "{:?}", places(&stale));
+    // Of the latest thousand none opens anything, or changes what has its place now.
+    for &key in stale.iter().rev().take(1000) {
+        let unknown = Err(RegisterError::UnknownKey(key.0));
+        assert_eq!(m.reregister(key, Reregistration::default()), unknown);
+        assert_eq!(m.deregister(key), Err(RegisterError::UnknownKey(key.0)));
+    }
+    for r in &kept {
+        let other = LocalKey(r.lkey.0 ^ 1);
+        let unknown = Err(RegisterError::UnknownKey(other.0));
+        assert_eq!(m.reregister(other, Reregistration::default()), unknown);
+        assert!(opens(&m, r));
+    }
+}
+
+#[test]
+fn a_right_that_is_given_twice_is_given() {
+    for a in [Access::LOCAL_READ, Access::LOCAL_WRITE, Access::MW_BIND] {
+        assert_eq!(a | a, a);
+        assert_eq!(a | a | Access::REMOTE_READ, Access::REMOTE_READ | a);
+    }
+}

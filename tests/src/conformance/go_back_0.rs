@@ -57,8 +57,17 @@ fn the_requester_sends_the_whole_message_again() {
     // A responder of its kind names the first packet.
     b.hear(nak(1, NakCode::PsnSequenceError));
     assert_eq!(b.says(), WHOLE);
+    // Even one that it has an ACK for: the responder has forgotten it since.
+    b.hear(ack(2, 1));
+    b.hear(nak(1, NakCode::PsnSequenceError));
+    assert_eq!(b.says(), WHOLE);
     b.hear(ack(3, 2));
     assert_eq!(b.completed(), [(1, Status::Success)]);
+    // What is complete is not begun again.
+    b.hear(nak(1, NakCode::PsnSequenceError));
+    assert_eq!(b.says(), [""; 0]);
+    b.post_send(2, 8);
+    assert_eq!(b.says(), ["Send Only 4 [8] ?"]);
 }
 
 fn a_read_is_asked_for_as_a_whole_again() {
@@ -84,16 +93,17 @@ fn the_responder_forgets_a_message_with_a_gap() {
     let data = pattern(1, 3000);
     b.post_recv(1, 0, 4096);
     b.hear(write_only(0, b.remote(8000), b"x"));
-    b.hear(send(Opcode::RC_SEND_FIRST, 1, &data[..1024]));
-    b.hear(send(Opcode::RC_SEND_LAST, 3, &data[2048..]).ask());
-    assert_eq!(b.says(), ["ACK 0 msn 1", "NAK 1 PSN sequence error msn 1"]);
+    b.hear(write_only(1, b.remote(8000), b"x"));
+    b.hear(send(Opcode::RC_SEND_FIRST, 2, &data[..1024]));
+    b.hear(send(Opcode::RC_SEND_LAST, 4, &data[2048..]).ask());
+    assert_eq!(b.says(), ["ACK 1 msn 2", "NAK 2 PSN sequence error msn 2"]);
     // The packet that was missing is no use now.
-    b.hear(send(Opcode::RC_SEND_MIDDLE, 2, &data[1024..2048]));
+    b.hear(send(Opcode::RC_SEND_MIDDLE, 3, &data[1024..2048]));
     assert_eq!(b.says(), [""; 0]);
-    b.hear(send(Opcode::RC_SEND_FIRST, 1, &data[..1024]));
-    b.hear(send(Opcode::RC_SEND_MIDDLE, 2, &data[1024..2048]));
-    b.hear(send(Opcode::RC_SEND_LAST, 3, &data[2048..]).ask());
-    assert_eq!(b.says(), ["ACK 3 msn 2"]);
+    b.hear(send(Opcode::RC_SEND_FIRST, 2, &data[..1024]));
+    b.hear(send(Opcode::RC_SEND_MIDDLE, 3, &data[1024..2048]));
+    b.hear(send(Opcode::RC_SEND_LAST, 4, &data[2048..]).ask());
+    assert_eq!(b.says(), ["ACK 4 msn 3"]);
     assert_eq!(b.completed(), [(1, Status::Success)]);
     assert_eq!(b.memory(0, 3000), data);
 }
@@ -102,7 +112,8 @@ fn the_responder_starts_over_when_the_first_packet_comes_again() {
     let mut b = card();
     let data = pattern(1, 2000);
     b.post_recv(1, 0, 4096);
-    b.hear(send(Opcode::RC_SEND_FIRST, 0, &data[..1024]));
+    // The first time with other bytes, to show which are taken.
+    b.hear(send(Opcode::RC_SEND_FIRST, 0, &[0; 1024]));
     b.hear(send(Opcode::RC_SEND_FIRST, 0, &data[..1024]));
     b.hear(send(Opcode::RC_SEND_LAST, 1, &data[1024..]).ask());
     assert_eq!(b.says(), ["ACK 1 msn 1"]);

@@ -33,6 +33,7 @@ macro_rules! rule {
 mod atomics;
 pub mod clauses;
 mod congestion;
+mod counters;
 mod datagrams;
 mod go_back_0;
 mod queues;
@@ -153,6 +154,11 @@ pub static GROUPS: &[Group] = &[
         name: "congestion",
         title: "marks, CNPs, and the rate they lower",
         files: &[congestion::RULES],
+    },
+    Group {
+        name: "counters",
+        title: "what a card counts and remembers",
+        files: &[counters::RULES],
     },
     Group {
         name: "go-back-0",

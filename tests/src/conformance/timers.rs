@@ -4,7 +4,7 @@ use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
 use softroce_sim::card::{SendRequest, Status, Timing, Work};
-use softroce_sim::time::Span;
+use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{NakCode, Opcode};
 
 pub(super) const RULES: &[Rule] = &[
@@ -47,6 +47,11 @@ pub(super) const RULES: &[Rule] = &[
         [an_rnr_nak_that_comes_late_is_waited_for_too]
     ),
     rule!(
+        Section("9.7.5.2.8"),
+        "Each RNR NAK is waited for, and a copy of it no longer",
+        [each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer]
+    ),
+    rule!(
         Behaviour,
         "RNR retries are counted, and 7 is for ever",
         [rnr_retries_are_counted_and_seven_is_for_ever]
@@ -59,7 +64,12 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "Reaction times are kept",
-        [reaction_times_are_kept]
+        [
+            reaction_times_are_kept,
+            a_doorbell_on_a_busy_queue_holds_nothing_up,
+            each_answer_has_its_time,
+            acknowledgements_drawn_together_wait_no_longer_than_the_first
+        ]
     ),
 ];
 
@@ -91,7 +101,7 @@ fn a_timeout_of_zero_is_off() {
     });
     b.post_send(1, 8);
     b.says();
-    assert_eq!(b.card.next_timeout(), softroce_sim::time::Time::NEVER);
+    assert_eq!(b.card.next_timeout(), Time::NEVER);
     b.wait(Span::from_ms(100_000));
     assert_eq!(b.says(), NONE);
     b.hear(ack(0, 1));
@@ -153,6 +163,11 @@ fn posting_more_does_not_put_the_timeout_off() {
     }
     b.wait(Span::from_us(3_109));
     assert_eq!(b.card.counters().timeouts, 1);
+    // The driver is told whether looking after the clock did anything.
+    assert!(!b.card.advance(b.now));
+    b.says();
+    let due = b.card.next_timeout();
+    assert!(due > b.now && b.card.advance(due));
 }
 
 fn an_rnr_nak_is_waited_for_at_least_as_long_as_it_asks() {
@@ -197,6 +212,23 @@ fn an_rnr_nak_that_comes_late_is_waited_for_too() {
     b.wait(Span::from_ms(20));
     assert_eq!(b.says(), NONE);
     b.wait(Span::from_ms(1));
+    assert_eq!(b.says(), SENT);
+}
+
+fn each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer() {
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    for _ in 0..3 {
+        assert_eq!(b.says(), SENT);
+        // Code 12 is 0.64 ms.
+        b.hear(rnr_nak(0, 12));
+        assert_eq!(b.says(), NONE);
+        b.wait(Span::from_us(400));
+        b.hear(rnr_nak(0, 12));
+        b.wait(Span::from_us(240) - Span::from_ps(1));
+        assert_eq!(b.says(), NONE);
+        b.wait(Span::from_ps(1));
+    }
     assert_eq!(b.says(), SENT);
 }
 
@@ -275,6 +307,57 @@ fn reaction_times_are_kept() {
     b.hear(send(Opcode::RC_SEND_ONLY, 5, b"x"));
     let nak = after(&mut b, Span::from_ns(300));
     assert_eq!(nak, ["NAK 2 PSN sequence error msn 2"]);
+}
+
+fn a_doorbell_on_a_busy_queue_holds_nothing_up() {
+    let mut setup = Setup::default();
+    setup.config.timing.doorbell = Span::from_ns(100);
+    let mut b = Bench::new(setup);
+    let both = ["Send Only 0 [8] ?", "Send Only 1 [8] ?"];
+    b.post_send(1, 8);
+    b.wait(Span::from_ns(60));
+    b.post_send(2, 8);
+    b.wait(Span::from_ns(40));
+    assert_eq!(b.says(), both);
+    // Nor in the middle of a message.
+    b.post_send(3, 3000);
+    b.wait(Span::from_ns(100));
+    assert!(b.pull().is_some());
+    b.card.doorbell(b.now, b.qp.number());
+    assert_eq!(b.says(), ["Send Middle 3 [1024]", "Send Last 4 [952] ?"]);
+}
+
+/// A card that takes 200 ns to acknowledge and none to refuse.
+fn slow_to_acknowledge() -> Bench {
+    let mut setup = Setup::default();
+    setup.config.timing.ack = Span::from_ns(200);
+    Bench::new(setup)
+}
+
+fn each_answer_has_its_time() {
+    let mut b = slow_to_acknowledge();
+    b.hear(write_only(0, b.remote(0), b"x"));
+    b.wait(Span::from_ns(50));
+    b.hear(read(1, b.remote(0), 8));
+    b.wait(Span::from_ns(150));
+    assert_eq!(b.says(), ["ACK 0 msn 1"]);
+    assert_eq!(b.card.next_timeout(), b.now + Span::from_ns(50));
+    b.wait(Span::from_ns(50));
+    assert_eq!(b.says(), ["RDMA Read Response Only 1 [8]"]);
+    assert_eq!(b.card.next_timeout(), Time::NEVER);
+}
+
+fn acknowledgements_drawn_together_wait_no_longer_than_the_first() {
+    // Two gaps, each closed before anything is fetched: one ACK and one NAK are left.
+    let mut b = slow_to_acknowledge();
+    let at = b.remote(0);
+    b.hear(write_only(0, at, b"x"));
+    b.wait(Span::from_ns(100));
+    for n in [2, 1, 3] {
+        b.hear(write_only(n, at, b"x"));
+    }
+    b.wait(Span::from_ns(100));
+    assert_eq!(b.says(), ["ACK 1 msn 2", "NAK 2 PSN sequence error msn 2"]);
 }
 
 fn each_send_queue_has_a_timer_of_its_own() {

@@ -13,8 +13,6 @@ pub(crate) struct Srq {
     pub(crate) pd: Pd,
     /// When fewer requests wait than this, the program is told, once. Zero: it is not.
     pub(crate) limit: u32,
-    /// Queue pairs that use it.
-    pub(crate) users: u32,
 }
 
 #[derive(Debug)]

@@ -309,6 +309,12 @@ fn a_duplicate_atomic_returns_the_original_value_and_executes_once() {
     assert_eq!(b.counted().duplicate_requests, 3);
     b.hear(fetch_add(4, b.remote(8), 1));
     assert_eq!(b.says(), ["Atomic Acknowledge 4 was 105 msn 5"]);
+    // One that comes while the answer still waits is answered by that one.
+    for _ in 0..3 {
+        b.hear(fetch_add(5, b.remote(8), 1));
+    }
+    assert_eq!(b.says(), ["Atomic Acknowledge 5 was 106 msn 6"]);
+    assert_eq!(word(&b, 8), 107);
 }
 
 fn a_duplicate_older_than_what_is_remembered_is_dropped_and_not_executed() {

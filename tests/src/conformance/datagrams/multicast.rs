@@ -60,7 +60,8 @@ fn each_attached_queue_pair_gets_a_copy() {
     // Attaching twice is attaching once.
     b.card.attach_mcast(second.number(), group()).unwrap();
     b.post_recv(1, 0, 64);
-    for (id, qp, at) in [(2, &mut second, 100), (3, &mut third, 200)] {
+    for (id, at) in [(2, 100), (12, 300), (3, 200)] {
+        let qp = if id == 3 { &mut third } else { &mut second };
         let sges = [Sge {
             addr: b.mr.addr + at,
             len: 64,
@@ -79,11 +80,16 @@ fn each_attached_queue_pair_gets_a_copy() {
     assert_eq!(b.memory(40, 3), b"all");
     assert_eq!(b.memory(140, 3), b"all");
     assert_eq!(b.memory(200, 64), [0; 64]);
+    assert_eq!(b.memory(300, 64), [0; 64]);
     assert_eq!(b.memory(36, 4), [239, 1, 2, 3], "the group's address");
     // One that has no receive loses its copy alone.
     b.post_recv(4, 0, 64);
     hear_in_group(&mut b, b"one");
-    assert_eq!(b.completed(), [(4, Status::Success)]);
+    let both = [(4, Status::Success), (12, Status::Success)];
+    assert_eq!(b.completed(), both);
+    b.post_recv(6, 0, 64);
+    hear_in_group(&mut b, b"two");
+    assert_eq!(b.completed(), [(6, Status::Success)]);
     // And one that left hears nothing.
     b.card.detach_mcast(b.qp.number(), group()).unwrap();
     b.post_recv(5, 0, 64);

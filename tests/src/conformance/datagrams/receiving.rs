@@ -6,7 +6,8 @@ use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
 use softroce_sim::card::{CompletionKind, Mtu, QpAttributes, Refusal, Remote, State, Status};
-use softroce_sim::wire::{Ecn, Encapsulation, Ext, Immediate, Opcode, QpNumber, frame};
+use softroce_sim::wire::{Ecn, Encapsulation, Ext, Immediate, Opcode, QpNumber, Route, frame};
+use std::net::Ipv4Addr;
 
 pub(super) const RULES: &[Rule] = &[
     rule!(
@@ -21,7 +22,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("A17.4.5.2"),
         "An IPv4 header is in the last 20 of the 40 bytes",
-        [an_ipv4_header_is_in_the_last_20_of_the_40_bytes]
+        [
+            an_ipv4_header_is_in_the_last_20_of_the_40_bytes,
+            the_checksum_in_front_is_right_for_any_sender
+        ]
     ),
     rule!(
         Section("A17.4.5.2"),
@@ -157,6 +161,29 @@ fn an_ipv4_header_is_in_the_last_20_of_the_40_bytes() {
     let mut bytes = Vec::new();
     frame::encode_packet(&packet, &route, b"abcde", &mut bytes).unwrap();
     assert_eq!(bytes[14..34], h[..]);
+}
+
+fn the_checksum_in_front_is_right_for_any_sender() {
+    // With 192.168.112.13, the carries of the sum of all words carry once more:
+    // 4500 + 0038 + 4000 + 4011 + c0a8 + 700d + 0a00 + 0001 = 1ffff.
+    let mut b = ready();
+    for last in 0..=255 {
+        let route = Route {
+            src: Ipv4Addr::new(192, 168, 112, last).into(),
+            ..b.route
+        };
+        b.post_recv(1, 0, 64);
+        b.hear_along(datagram(0, QKEY, b"x"), &route);
+        assert_eq!(b.completed(), [(1, Status::Success)]);
+        assert_eq!(b.memory(32, 4), [192, 168, 112, last]);
+        let words = b.memory(20, 20);
+        let words = words.chunks_exact(2).map(|w| [w[0], w[1]]);
+        let mut sum: u32 = words.map(|w| u32::from(u16::from_be_bytes(w))).sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        assert_eq!(sum, 0xffff, "{last}");
+    }
 }
 
 fn ipv6_headers_and_the_grh_of_rocev1_fill_the_40_bytes() {

@@ -229,15 +229,19 @@ fn a_queue_that_changes_its_size_keeps_what_is_in_it() {
     b.card.resize_cq(&mut b.cq, 6).unwrap();
     b.hear_all((3..7).map(|n| send_only(n, b"x")));
     assert_eq!(told(&mut b), [b.cq.id()], "it stays armed");
+    assert!(!b.cq.is_empty());
     let ids: Vec<_> = b.completed().iter().map(|c| c.0).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
+    assert!(b.cq.is_empty());
     assert_eq!(b.state(), State::Rts);
-    // Smaller is smaller: the third completion runs over.
-    b.card.resize_cq(&mut b.cq, 2).unwrap();
     for id in 10..13 {
         b.post_recv(id, 0, 64);
     }
-    b.hear_all((7..10).map(|n| send_only(n, b"x")));
+    b.hear_all((7..9).map(|n| send_only(n, b"x")));
+    assert!(b.card.resize_cq(&mut b.cq, 1).is_err(), "two wait");
+    // Smaller is smaller: the third completion runs over.
+    b.card.resize_cq(&mut b.cq, 2).unwrap();
+    b.hear(send_only(9, b"x"));
     assert_eq!(
         b.events(),
         [

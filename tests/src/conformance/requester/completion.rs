@@ -43,7 +43,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("9.7.5.2.2"),
         "A NAK fails the request it names with the status of its code",
-        [refusals_fail_the_request_they_name_and_flush_the_rest]
+        [
+            refusals_fail_the_request_they_name_and_flush_the_rest,
+            reads_before_a_request_that_is_refused_are_flushed
+        ]
     ),
     rule!(
         Behaviour,
@@ -234,4 +237,26 @@ fn answers_nobody_waits_for_change_nothing() {
     b.hear(say(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0, Ext::None, &[]));
     assert_eq!(b.refused(Refusal::Malformed), 5);
     assert_eq!((b.state(), b.completed()), (State::Rts, vec![]));
+}
+
+fn reads_before_a_request_that_is_refused_are_flushed() {
+    // The data of the READs is lost, and the peer is in error: nobody sends it again.
+    let mut b = Bench::ready();
+    b.post_read(1, 3000);
+    b.post_read(2, 8);
+    b.post_write(3, 8);
+    b.post_send(4, 8);
+    b.says();
+    b.hear(nak(4, NakCode::RemoteAccessError));
+    let flushed = |id| (id, Status::WorkRequestFlushed);
+    assert_eq!(
+        b.completed(),
+        [
+            flushed(1),
+            flushed(2),
+            (3, Status::RemoteAccessError),
+            flushed(4)
+        ]
+    );
+    assert_eq!(b.state(), State::Error);
 }

@@ -5,7 +5,7 @@ use super::successes;
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Kernel, Section};
-use softroce_sim::card::{Mtu, SendRequest, Status, Work};
+use softroce_sim::card::{Mtu, Refusal, SendRequest, Status, Work};
 use softroce_sim::memory::Storage;
 use softroce_sim::time::Span;
 use softroce_sim::wire::Opcode;
@@ -29,7 +29,11 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("9.7.7.2"),
         "The peer's message credits are heeded",
-        [the_peers_credits_are_heeded]
+        [
+            the_peers_credits_are_heeded,
+            credits_count_from_the_msn_they_come_with,
+            credits_of_an_ack_for_what_was_not_sent_are_not_taken
+        ]
     ),
     rule!(
         Behaviour,
@@ -154,6 +158,45 @@ fn the_peers_credits_are_heeded() {
     assert_eq!(b.says(), NONE);
     b.hear(ack(11, 12));
     assert_eq!(b.says().len(), 7);
+}
+
+fn credits_count_from_the_msn_they_come_with() {
+    // Two requests are carried out, but the data of the READ is still to come.
+    let mut b = Bench::ready();
+    b.post_read(0, 8);
+    for id in 1..10 {
+        b.post_send(id, 8);
+    }
+    assert!(b.pull().is_some() && b.pull().is_some());
+    b.hear(ack_with_credits(1, 2, 1));
+    // MSN 2 and one receive: request 2 has it, and one more may be tried. The READ is asked for again.
+    let sends = ["Send Only 2 [8] ?", "Send Only 3 [8] ?"];
+    let again = ["RDMA Read Request 0 of 8 ?", "Send Only 1 [8] ?"];
+    assert_eq!(b.says(), [again, sends].concat());
+
+    // What is done on this side alone is no message, to either side.
+    let mut b = Bench::ready();
+    windows::bound(&mut b);
+    for id in 1..10 {
+        b.post_send(id, 8);
+    }
+    assert!(b.pull().is_some());
+    b.hear(ack_with_credits(0, 1, 1));
+    assert_eq!(b.says(), ["Send Only 1 [8] ?", "Send Only 2 [8] ?"]);
+}
+
+fn credits_of_an_ack_for_what_was_not_sent_are_not_taken() {
+    let mut b = Bench::ready();
+    b.post_send(0, 8);
+    b.says();
+    b.hear(ack_with_credits(0, 1, 0));
+    b.hear(ack_with_credits(1, 1, 20));
+    assert_eq!(b.refused(Refusal::Ghost), 1);
+    for id in 1..5 {
+        b.post_send(id, 8);
+    }
+    // Without credits one may be tried.
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
 }
 
 fn credits_of_a_card_that_does_not_heed_them_are_ignored() {

@@ -13,7 +13,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "A bad local key fails its request once those before it are done",
-        [a_bad_local_key_fails_the_request_after_those_before_it]
+        [
+            a_bad_local_key_fails_the_request_after_those_before_it,
+            those_before_it_are_tried_again_until_they_are_done
+        ]
     ),
     rule!(
         Behaviour,
@@ -51,6 +54,32 @@ fn a_bad_local_key_fails_the_request_after_those_before_it() {
         ]
     );
     assert_eq!(b.state(), State::Error);
+}
+
+fn those_before_it_are_tried_again_until_they_are_done() {
+    // What a READ fetches has no place to go to, which shows before it begins.
+    let mut b = Bench::ready();
+    b.post_send(1, 8);
+    b.says();
+    b.hear(ack(0, 1));
+    b.post_send(2, 8);
+    let mut sge = b.sge(0, 8);
+    sge.lkey.0 ^= 1;
+    b.post(3, Work::Read(elsewhere()), &[sge]);
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    for _ in 0..3 {
+        b.wait(Span::from_ms(68));
+        assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    }
+    b.hear(ack(1, 2));
+    assert_eq!(
+        b.completed(),
+        [
+            (1, Status::Success),
+            (2, Status::Success),
+            (3, Status::LocalProtectionError)
+        ]
+    );
 }
 
 fn local_memory_is_checked_in_every_element() {

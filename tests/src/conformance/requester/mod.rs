@@ -6,6 +6,7 @@ mod memory;
 mod messages;
 mod reads;
 mod recovery;
+mod turns;
 
 use super::Rule;
 use softroce_sim::card::Status;
@@ -17,6 +18,7 @@ pub(super) const RULES: &[&[Rule]] = &[
     messages::RULES,
     reads::RULES,
     recovery::RULES,
+    turns::RULES,
 ];
 
 const NONE: [&str; 0] = [];

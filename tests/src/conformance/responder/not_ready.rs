@@ -11,7 +11,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("9.7.5.2.8"),
         "A SEND without a receive is put off by an RNR NAK",
-        [a_send_without_a_receive_is_put_off]
+        [
+            a_send_without_a_receive_is_put_off,
+            a_busy_port_says_once_that_none_is_there
+        ]
     ),
     rule!(
         Kernel("rc_rnr_writeimm"),
@@ -49,6 +52,13 @@ fn a_send_without_a_receive_is_put_off() {
     assert_eq!(b.completed(), [(1, Status::Success)]);
     assert_eq!(b.card.counters().rnr_naks_sent, 2);
     assert_eq!(b.state(), State::Rts);
+}
+
+fn a_busy_port_says_once_that_none_is_there() {
+    let mut b = Bench::ready();
+    b.hear(write_only(0, b.remote(0), b"x"));
+    b.hear_all((0..10).map(|_| send_only(1, b"early")));
+    assert_eq!(b.says(), ["ACK 0 msn 1", "RNR NAK 1 timer 12 msn 1"]);
 }
 
 fn a_write_with_immediate_is_put_off_at_its_last_packet() {

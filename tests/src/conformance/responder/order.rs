@@ -105,6 +105,12 @@ fn a_duplicate_is_acknowledged_again_and_not_executed_again() {
     b.hear(send_only(2, b"third"));
     assert_eq!(b.says(), ["ACK 2 msn 3"]);
     assert_eq!(b.completed(), [(2, Status::Success)]);
+    // Nor is a message begun again whose first packet comes again while it is under way.
+    b.hear(write(Opcode::RC_WRITE_FIRST, 3, to, 1025, KIB));
+    b.hear(write(Opcode::RC_WRITE_FIRST, 3, to, 1025, &[0; 1024]));
+    b.hear(send(Opcode::RC_WRITE_LAST, 4, b"y").ask());
+    assert_eq!(b.says(), ["ACK 4 msn 4"]);
+    assert_eq!(b.memory(0, 1024), KIB);
 }
 
 fn a_duplicate_is_up_to_2_to_the_23_behind() {

@@ -4,7 +4,8 @@ use super::region;
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Kernel, Section};
-use softroce_sim::card::{AsyncEvent, State};
+use softroce_sim::card::{AsyncEvent, QpAttributes, Refusal, State};
+use softroce_sim::memory::Access;
 
 pub(super) const RULES: &[Rule] = &[
     rule!(
@@ -15,12 +16,23 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("9.4.4"),
         "A READ that is asked again is read again, whole or in part",
-        [a_read_asked_again_is_read_again]
+        [
+            a_read_asked_again_is_read_again,
+            what_is_still_to_be_sent_of_it_is_replaced
+        ]
+    ),
+    rule!(
+        Behaviour,
+        "A copy of a READ that cannot be served is dropped",
+        [a_copy_of_a_read_that_cannot_be_served_is_dropped]
     ),
     rule!(
         Id("C9-110"),
         "An earlier duplicate interrupts the answer under way",
-        [an_earlier_duplicate_interrupts_the_answer_under_way]
+        [
+            an_earlier_duplicate_interrupts_the_answer_under_way,
+            duplicates_are_answered_in_their_place
+        ]
     ),
     rule!(
         Behaviour,
@@ -81,6 +93,67 @@ fn a_read_asked_again_is_read_again() {
     assert_eq!(b.says(), ["RDMA Read Response Only 3 [952]"]);
 }
 
+fn what_is_still_to_be_sent_of_it_is_replaced() {
+    let whole = [
+        "RDMA Read Response First 0 [1024]",
+        "RDMA Read Response Middle 1 [1024]",
+        "RDMA Read Response Last 2 [952]",
+    ];
+    let rest = [
+        "RDMA Read Response First 1 [1024]",
+        "RDMA Read Response Last 2 [952]",
+    ];
+    let whole_again = |b: &mut Bench| b.hear(read(0, b.remote(0), 3000));
+    let rest_again = |b: &mut Bench| b.hear(read(1, b.remote(1024), 1976));
+    // Asked again while the answer waits, or is under way: it is given once.
+    let mut b = Bench::ready();
+    whole_again(&mut b);
+    whole_again(&mut b);
+    assert_eq!(b.says(), whole);
+    whole_again(&mut b);
+    b.pull();
+    whole_again(&mut b);
+    assert_eq!(b.says(), whole);
+    // The latest request says what is missing.
+    whole_again(&mut b);
+    rest_again(&mut b);
+    assert_eq!(b.says(), rest);
+    rest_again(&mut b);
+    whole_again(&mut b);
+    assert_eq!(b.says(), whole);
+    assert_eq!(b.counted().duplicate_requests, 7);
+}
+
+fn a_copy_of_a_read_that_cannot_be_served_is_dropped() {
+    // It is an old one that the network kept; the connection has moved on.
+    let none = [""; 0];
+    let mut b = Bench::ready();
+    let (_, at) = region(&mut b, all_rights());
+    b.hear(read(0, at, 8));
+    b.says();
+    // For more than there was.
+    b.hear(read(0, at, 3000));
+    assert_eq!(b.says(), none);
+    // From a region that has ended since.
+    let key = softroce_sim::memory::LocalKey(at.rkey.0);
+    b.card.deregister(key).unwrap();
+    b.hear(read(0, at, 8));
+    assert_eq!(b.says(), none);
+    b.still_works(1, 2);
+    // Of a program that allows no READs any more.
+    b.hear(read(2, b.remote(0), 8));
+    b.says();
+    b.modify(QpAttributes {
+        access: Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
+        ..Default::default()
+    })
+    .unwrap();
+    b.hear(read(2, b.remote(0), 8));
+    assert_eq!(b.says(), none);
+    assert_eq!(b.refused(Refusal::Duplicate), 3);
+    b.still_works(3, 4);
+}
+
 fn an_earlier_duplicate_interrupts_the_answer_under_way() {
     let mut b = Bench::ready();
     let from = b.remote(0);
@@ -92,6 +165,49 @@ fn an_earlier_duplicate_interrupts_the_answer_under_way() {
     b.hear(read(0, from, 8));
     let next = b.pull().unwrap();
     assert_eq!(b.describe(&next), "RDMA Read Response Only 0 [8]");
+    // However much of it is out; it goes on behind.
+    b.pull();
+    b.hear(read(0, from, 8));
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Read Response Only 0 [8]",
+            "RDMA Read Response Middle 3 [1024]",
+            "RDMA Read Response Last 4 [928]"
+        ]
+    );
+}
+
+fn duplicates_are_answered_in_their_place() {
+    let mut b = Bench::ready();
+    let from = b.remote(0);
+    b.hear_all((0..3).map(|n| read(n, from, 8)));
+    b.hear(read(3, from, 3000));
+    b.says();
+    // Between what comes before and what comes after, whether that is new or a duplicate itself.
+    b.hear(read(6, from, 8));
+    b.hear(write_only(7, from, b"x"));
+    b.hear(read(3, from, 3000));
+    b.hear(read(1, from, 8));
+    b.hear(read(2, from, 8));
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Read Response Only 1 [8]",
+            "RDMA Read Response Only 2 [8]",
+            "RDMA Read Response First 3 [1024]",
+            "RDMA Read Response Middle 4 [1024]",
+            "RDMA Read Response Last 5 [952]",
+            "RDMA Read Response Only 6 [8]",
+            "ACK 7 msn 6"
+        ]
+    );
+    // What a duplicate leaves behind acknowledges no less than before.
+    b.hear(write_only(8, from, b"x"));
+    b.hear(read(9, from, 8));
+    b.hear(write_only(7, from, b"x"));
+    b.hear(read(9, from, 8));
+    assert_eq!(b.says(), ["ACK 8 msn 7", "RDMA Read Response Only 9 [8]"]);
 }
 
 fn more_reads_than_the_program_allowed_are_invalid() {
@@ -144,6 +260,19 @@ fn a_read_answered_again_does_not_take_the_place_of_a_new_one() {
         [
             "RDMA Read Response Only 0 [8]",
             "RDMA Read Response Only 1 [8]"
+        ]
+    );
+    // Nor do acknowledgements that wait take one.
+    b.hear(write_only(2, from, b"x"));
+    b.hear(read(1, from, 8));
+    b.hear(read(3, from, 8));
+    assert_eq!(b.state(), State::Rts);
+    assert_eq!(
+        b.says(),
+        [
+            "RDMA Read Response Only 1 [8]",
+            "ACK 2 msn 3",
+            "RDMA Read Response Only 3 [8]"
         ]
     );
 }

@@ -6,8 +6,8 @@ use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
 use softroce_sim::card::{
-    AddressVector, AsyncEvent, CreateError, ModifyError, QpAttributes, QpInit, QpType, Refusal,
-    State, Status,
+    AddressVector, AsyncEvent, CreateError, MAX_CQE, MAX_SGE, MAX_WR, ModifyError, QpAttributes,
+    QpInit, QpType, Refusal, State, Status,
 };
 use softroce_sim::time::Span;
 use softroce_sim::wire::QpNumber;
@@ -219,6 +219,10 @@ fn values_out_of_range_are_refused_and_change_nothing() {
     address.dgid = std::net::Ipv6Addr::LOCALHOST.into();
     rtr.address = Some(address);
     assert_eq!(b.modify(rtr), Err(ModifyError::Unreachable(address.dgid)));
+    // A connection has one peer, not a group of them.
+    address.dgid = std::net::Ipv4Addr::new(239, 1, 2, 3).into();
+    rtr.address = Some(address);
+    assert_eq!(b.modify(rtr), Err(ModifyError::Unreachable(address.dgid)));
     assert_eq!(b.state(), State::Init);
     b.modify(steps[1]).unwrap();
     for (attribute, limit, change) in [
@@ -276,11 +280,11 @@ fn sizes_are_held_against_their_limits() {
             ..good
         },
         QpInit {
-            max_send_wr: softroce_sim::card::MAX_WR + 1,
+            max_send_wr: MAX_WR + 1,
             ..good
         },
         QpInit {
-            max_recv_sge: softroce_sim::card::MAX_SGE + 1,
+            max_recv_sge: MAX_SGE + 1,
             ..good
         },
     ] {
@@ -290,6 +294,9 @@ fn sizes_are_held_against_their_limits() {
         ));
     }
     assert!(b.card.create_cq(0).is_err());
+    // The limits are those of ConnectX cards, and of rdma_rxe for elements.
+    assert_eq!((MAX_CQE, MAX_WR, MAX_SGE), (4_194_303, 32_768, 32));
+    assert!(b.card.create_cq(MAX_CQE + 1).is_err());
     let a = b.card.create_qp(&good).unwrap();
     let c = b.card.create_qp(&good).unwrap();
     assert_ne!(a.number(), c.number());
@@ -319,8 +326,11 @@ fn from_error_and_reset_a_connection_begins_afresh() {
         assert_eq!(b.says(), ["Send Only 0 [8] ?"]);
         b.hear(ack(0, 1));
         assert_eq!(b.completed(), [(5, Status::Success)]);
+        // Answers that nobody fetched end with the connection.
+        b.hear(write_only(1, b.remote(0), b"x"));
         b.go_to(State::Reset).unwrap();
         b.bring_up(State::Rts).unwrap();
+        assert_eq!(b.says(), NONE);
     }
 }
 
@@ -382,6 +392,13 @@ fn sqd_of_an_idle_queue_is_drained_at_once_and_tells_if_asked() {
         let mut b = in_state(State::Rts);
         drain(&mut b, ask);
         assert_eq!(b.events().len(), expected);
+        // Nor does what is changed later tell what was told, or was not asked for.
+        b.modify(QpAttributes {
+            min_rnr_timer: Some(1),
+            ..Default::default()
+        })
+        .unwrap();
+        assert_eq!(b.events(), []);
     }
 }
 

@@ -19,7 +19,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "A change to ERROR flushes both queues and stops the timer",
-        [a_change_to_error_flushes_both_queues_and_stops_the_timer]
+        [
+            a_change_to_error_flushes_both_queues_and_stops_the_timer,
+            a_change_to_error_ends_the_answers_with_data
+        ]
     ),
     rule!(
         Id("C10-42"),
@@ -102,6 +105,17 @@ fn a_change_to_error_flushes_both_queues_and_stops_the_timer() {
     b.wait(Span::from_ms(1000));
     assert_eq!(b.says(), NONE);
     assert_eq!(b.card.counters().timeouts, 0);
+}
+
+fn a_change_to_error_ends_the_answers_with_data() {
+    // Memory of a queue pair in error may be the program's again.
+    let mut b = in_state(State::Rts);
+    b.hear(read(0, b.remote(0), 3000));
+    let first = b.pull().unwrap();
+    assert_eq!(b.describe(&first), "RDMA Read Response First 0 [1024]");
+    b.hear(fetch_add(3, b.remote(0), 1));
+    b.go_to(State::Error).unwrap();
+    assert_eq!(b.says(), NONE);
 }
 
 fn a_completion_queue_that_runs_over_takes_its_queue_pairs_along() {

@@ -1,5 +1,6 @@
 //! The state machine of a queue pair, and what its program may do in each state.
 
+mod attributes;
 mod changes;
 mod errors;
 mod posting;
@@ -8,7 +9,12 @@ use super::Rule;
 use crate::bench::*;
 use softroce_sim::card::State;
 
-pub(super) const RULES: &[&[Rule]] = &[changes::RULES, errors::RULES, posting::RULES];
+pub(super) const RULES: &[&[Rule]] = &[
+    changes::RULES,
+    attributes::RULES,
+    errors::RULES,
+    posting::RULES,
+];
 
 const NONE: [&str; 0] = [];
 

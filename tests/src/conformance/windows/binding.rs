@@ -335,6 +335,11 @@ fn the_verb_binds_type_1_alone() {
         b.card.bind_mw(number, foreign, binding),
         Err(WindowError::WrongDomain(foreign.0))
     );
+    // No bytes need no region: the window is unbound.
+    let nothing = Binding { len: 0, ..stale };
+    let unbound = b.card.bind_mw(number, key, nothing).unwrap();
+    let at = through(&b, unbound, 1000);
+    closed(&mut b, 1, at);
 }
 
 fn unreliable_connections_have_windows_too() {

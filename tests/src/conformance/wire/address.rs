@@ -4,7 +4,7 @@ use super::{BTH4, BTH6, IP, addressed, family, talk, word};
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
-use softroce_sim::card::Refusal;
+use softroce_sim::card::{Refusal, Work};
 use softroce_sim::wire::{Encapsulation, Vlan};
 
 pub(super) const RULES: &[Rule] = &[
@@ -60,10 +60,53 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule!(
         Behaviour,
+        "A packet takes as long on the wire as its frame and the FCS",
+        [a_packet_is_as_long_as_its_frame_and_the_fcs]
+    ),
+    rule!(
+        Behaviour,
         "A card at an IPv4 address has no connection to an IPv6 one",
         [the_two_families_do_not_mix]
     ),
 ];
+
+fn a_packet_is_as_long_as_its_frame_and_the_fcs() {
+    let vlan = Some(Vlan { id: 7 });
+    let mut v1 = Setup::default();
+    v1.config.encapsulation = Encapsulation::RoceV1;
+    for (setup, vlan) in [
+        (family(false), None),
+        (family(true), None),
+        (v1, None),
+        (family(false), vlan),
+    ] {
+        let mut b = addressed(setup, |a| a.vlan = vlan);
+        let at = b.remote(0);
+        for len in [0, 1, 2, 3, 4, 1023, 1024, 3000] {
+            b.post_send(1, len);
+            b.post_write(2, len);
+        }
+        b.post_read(3, 8);
+        let swap = Work::CompareSwap {
+            at: elsewhere(),
+            compare: 1,
+            swap: 2,
+        };
+        let eight = b.sge(0, 8);
+        b.post(4, swap, &[eight]);
+        b.hear(write_only(0, at, b"x"));
+        b.hear(read(1, at, 3001));
+        b.hear(fetch_add(4, at, 1));
+        b.hear(write_only(9, at, b"gap"));
+        let packets = b.packets();
+        assert_eq!(packets.len(), 2 * (7 + 3) + 2 + 6);
+        for p in &packets {
+            // Not in the bytes of a frame here: the FCS, four bytes.
+            let expected = b.frame(p).len() + 4;
+            assert_eq!(usize::from(p.frame_len), expected, "{}", b.describe(p));
+        }
+    }
+}
 
 fn both_versions_of_ip_are_spoken() {
     for (v6, ethertype, version) in [(false, 0x0800, 4), (true, 0x86dd, 6)] {
