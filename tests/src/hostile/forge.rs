@@ -33,6 +33,8 @@ pub struct Target {
     pub qkey: u32,
     /// The message under way: a WRITE or not, and what of it is to come.
     pub message: Option<(bool, u32)>,
+    /// Its window, among those that the forger knows.
+    pub window: Option<usize>,
     /// It has sent something that is not answered.
     pub waits: bool,
     /// The READ or atomic it has sent last: opcode, next PSN of the answer, and bytes that are to come.
@@ -301,10 +303,11 @@ impl Forger {
         at
     }
 
-    /// A key to invalidate: mostly a window's.
-    fn key(&mut self) -> RemoteKey {
-        if self.s.below(4) > 0 {
-            let i = self.s.below(self.windows.len() as u64) as usize;
+    /// A key to invalidate: mostly that of the queue pair's window.
+    fn key(&mut self, window: Option<usize>) -> RemoteKey {
+        if self.s.below(8) > 0
+            && let Some(i) = window
+        {
             return self.windows[i].at.rkey;
         }
         let n = self.open.len() + self.closed.len();
@@ -404,9 +407,10 @@ impl Forger {
                 let (op, ext) = match (write, ends, self.s.below(4)) {
                     (false, false, _) => (Opcode::RC_SEND_MIDDLE, Ext::None),
                     (false, true, 0) => (Opcode::RC_SEND_LAST_IMM, immediate),
-                    (false, true, 1) if t.service == QpType::Rc && self.s.below(4) == 0 => {
-                        (Opcode::RC_SEND_LAST_INVALIDATE, Ext::Ieth(self.key()))
-                    }
+                    (false, true, 1) if t.service == QpType::Rc && self.s.below(4) == 0 => (
+                        Opcode::RC_SEND_LAST_INVALIDATE,
+                        Ext::Ieth(self.key(t.window)),
+                    ),
                     (false, true, _) => (Opcode::RC_SEND_LAST, Ext::None),
                     (true, false, _) => (Opcode::RC_WRITE_MIDDLE, Ext::None),
                     (true, true, 0) => (Opcode::RC_WRITE_LAST_IMM, immediate),
@@ -414,7 +418,7 @@ impl Forger {
                 };
                 (op, len, ext)
             }
-            _ => self.first_packet(t.service, mtu),
+            _ => self.first_packet(t),
         };
         self.fill(len as usize);
         let service = match t.service {
@@ -426,7 +430,8 @@ impl Forger {
     }
 
     /// A packet that begins a message.
-    fn first_packet(&mut self, service: QpType, mtu: u32) -> (Opcode, u32, Ext) {
+    fn first_packet(&mut self, t: &Target) -> (Opcode, u32, Ext) {
+        let (service, mtu) = (t.service, u32::from(t.mtu));
         let some = self.s.below(u64::from(mtu) + 1) as u32;
         let immediate = Immediate::from_be(some);
         let kinds = if service == QpType::Rc { 28 } else { 14 };
@@ -446,7 +451,7 @@ impl Forger {
             }
             5 | 6 => (Opcode::RC_WRITE_ONLY, some, Ext::Reth(self.reth(some))),
             7 if self.s.below(4) == 0 => {
-                let key = self.key();
+                let key = self.key(t.window);
                 (Opcode::RC_SEND_ONLY_INVALIDATE, some, Ext::Ieth(key))
             }
             7 | 8 => (Opcode::RC_ATOMIC_WRITE, 8, Ext::Reth(self.reth(8))),
@@ -597,9 +602,10 @@ impl Forger {
             11 => p.payload = Payload::counted(self.number() as u16),
             12 => {
                 p.payload = match p.payload.slot() {
-                    Some(slot) if p.payload.len() > 1 => {
-                        Payload::stored(slot, p.payload.len() - 1 - self.s.below(p.payload.len().into()) as u16 / 2)
-                    }
+                    Some(slot) if p.payload.len() > 1 => Payload::stored(
+                        slot,
+                        p.payload.len() - 1 - self.s.below(p.payload.len().into()) as u16 / 2,
+                    ),
                     _ => Payload::EMPTY,
                 }
             }
@@ -654,7 +660,7 @@ impl Forger {
             return Ext::Reth(reth);
         }
         let original = AtomicAckEth(self.word());
-        let key = self.key();
+        let key = self.key(None);
         self.pick(&[
             Ext::None,
             Ext::Aeth(aeth),

@@ -169,6 +169,7 @@ impl Link {
             _ => s.below(SLOT as u64 - 40 + 1) as usize,
         };
         let through = |w: &Op| matches!(w.kind, Kind::WriteWindow(_) | Kind::SendInvalidate(_));
+        let unbound = !own.bound && own.next.is_none();
         let window_rests = !lane.pending.iter().any(through);
         let first = match self.service {
             // An unreliable WRITE is known to be there when something later arrives.
@@ -182,9 +183,9 @@ impl Link {
             (1, _) => Kind::SendImmediate,
             (2, _) => Kind::WriteImmediate,
             (3, _) => Kind::Write,
-            (4, _) if !own.bound && own.next.is_none() => {
-                Kind::Bind(RemoteKey(own.key.0 & !0xff | own.key.0.wrapping_add(1) & 0xff))
-            }
+            (4.., _) if unbound && (first == 4 || !self.strict) => Kind::Bind(RemoteKey(
+                own.key.0 & !0xff | own.key.0.wrapping_add(1) & 0xff,
+            )),
             (4 | 5, Some(key)) if window_rests && self.service == QpType::Rc => {
                 if s.below(3) == 0 {
                     Kind::SendInvalidate(key)
@@ -223,6 +224,12 @@ impl Link {
         })
     }
 
+    /// True if peers count the addresses of the window with this key from zero: some of those that the
+    /// hostile peer may use.
+    pub(super) fn zero_based(&self, key: RemoteKey) -> bool {
+        !self.strict && key.0 & 2 != 0
+    }
+
     /// The work request of an operation.
     pub(super) fn work(&self, side: usize, op: &Op) -> Work {
         let own = &self.sides[side];
@@ -238,6 +245,9 @@ impl Link {
             Kind::SendImmediate => Work::SendImmediate(immediate),
             Kind::SendInvalidate(key) => Work::SendInvalidate(key),
             Kind::Write => Work::Write(at(op.slot())),
+            Kind::WriteWindow(rkey) if self.zero_based(rkey) => {
+                Work::Write(Remote { addr: 0, rkey })
+            }
             Kind::WriteWindow(rkey) => Work::Write(Remote {
                 rkey,
                 ..peer.map_or(nowhere, |p| p.vault.remote(OPEN_SLOT))
@@ -258,7 +268,7 @@ impl Link {
                     addr: own.vault.remote(OPEN_SLOT).addr,
                     len: SLOT as u64,
                     access: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
-                    zero_based: false,
+                    zero_based: self.zero_based(key),
                 },
             },
         }
@@ -284,7 +294,10 @@ impl Link {
         let lane = &mut self.sides[side].lane;
         let op = lane.pending.iter_mut().find(|o| !o.sent);
         let op = op.unwrap_or_else(|| panic!("link {number} side {side}: {c:?} of no request"));
-        assert_eq!(c.wr_id, op.id, "link {number}: requests complete once and in order");
+        assert_eq!(
+            c.wr_id, op.id,
+            "link {number}: requests complete once and in order"
+        );
         op.sent = true;
         let op = *op;
         lane.completed += 1;
@@ -298,7 +311,11 @@ impl Link {
             };
         }
         if self.strict {
-            assert_eq!(c.status, Status::Success, "link {number} side {side}: {op:?}");
+            assert_eq!(
+                c.status,
+                Status::Success,
+                "link {number} side {side}: {op:?}"
+            );
             self.judge_sent(number, side, &op);
         }
         self.tidy(side);
@@ -328,13 +345,28 @@ impl Link {
             }
             _ => return,
         }
-        assert!(is == expected, "link {number} side {side}: {op:?} did something else");
+        assert!(
+            is == expected,
+            "link {number} side {side}: {op:?} did something else"
+        );
     }
 
     /// A receive request of a side has completed, with data in `slots` at `at`.
-    pub(super) fn received(&mut self, number: usize, side: usize, c: &Completion, slots: &Slots, at: usize) {
+    pub(super) fn received(
+        &mut self,
+        number: usize,
+        side: usize,
+        c: &Completion,
+        slots: &Slots,
+        at: usize,
+    ) {
         if c.status == Status::Success {
-            assert!(c.byte_len as usize <= SLOT, "{c:?}");
+            // Of a WRITE the data is elsewhere, and may be longer.
+            let fits =
+                c.byte_len as usize <= SLOT || c.kind == CompletionKind::ReceiveWithImmediate;
+            assert!(fits, "{c:?}");
+            let announced = c.immediate.is_some() || c.kind == CompletionKind::Receive;
+            assert!(announced, "{c:?}");
             let window = &mut self.sides[side].window;
             if c.invalidated == Some(window.key) {
                 window.bound = false;
@@ -343,12 +375,20 @@ impl Link {
         if !self.strict {
             return;
         }
-        assert_eq!(c.status, Status::Success, "link {number} side {side}: a receive");
+        assert_eq!(
+            c.status,
+            Status::Success,
+            "link {number} side {side}: a receive"
+        );
         let service = self.service;
         let [left, right] = &mut self.sides[..] else {
             return;
         };
-        let (own, peer) = if side == 0 { (left, right) } else { (right, left) };
+        let (own, peer) = if side == 0 {
+            (left, right)
+        } else {
+            (right, left)
+        };
         let mut is = [0; SLOT];
         let mut expected = [0; SLOT];
         // What was written before it is there.
@@ -373,7 +413,11 @@ impl Link {
                 None => CompletionKind::Receive,
             };
             assert_eq!(c.kind, kind, "link {number}: {op:?}");
-            assert_eq!(c.byte_len as usize, op.len + header, "link {number}: {op:?}");
+            assert_eq!(
+                c.byte_len as usize,
+                op.len + header,
+                "link {number}: {op:?}"
+            );
             assert_eq!(c.immediate, op.immediate(), "link {number}: {op:?}");
             if let Kind::SendInvalidate(key) = op.kind {
                 assert_eq!(c.invalidated, Some(key));

@@ -22,7 +22,14 @@ pub struct Slots {
 
 impl Slots {
     /// `count` slots full of `fill`, with guards of `guard`.
-    pub fn new(card: &mut Card, pd: Pd, access: Access, count: usize, fill: u8, guard: u8) -> Slots {
+    pub fn new(
+        card: &mut Card,
+        pd: Pd,
+        access: Access,
+        count: usize,
+        fill: u8,
+        guard: u8,
+    ) -> Slots {
         let mut bytes = vec![fill; Slots::offset(count)];
         for i in 0..=count {
             bytes[Slots::offset(i) - GUARD..Slots::offset(i)].fill(guard);
@@ -80,7 +87,10 @@ impl Slots {
         let mut bytes = [0; GUARD];
         for i in 0..=self.count {
             self.buffer.read_at(Slots::offset(i) - GUARD, &mut bytes);
-            assert!(bytes == [self.guard; GUARD], "{whose}: guard {i} is {bytes:x?}");
+            assert!(
+                bytes == [self.guard; GUARD],
+                "{whose}: guard {i} is {bytes:x?}"
+            );
         }
     }
 }

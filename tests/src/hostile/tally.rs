@@ -82,7 +82,11 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.sum(|_| true).max(1);
-        writeln!(f, "  {:34} {:>11} {:>11} {:>7}", "ended as", "bytes", "values", "share")?;
+        writeln!(
+            f,
+            "  {:34} {:>11} {:>11} {:>7}",
+            "ended as", "bytes", "values", "share"
+        )?;
         let mut line = |name: &str, n: [u64; 2]| {
             let permille = (n[0] + n[1]) * 1000 / all;
             let share = format!("{}.{} %", permille / 10, permille % 10);

@@ -107,8 +107,6 @@ struct World {
     secrets: Vec<Secret>,
     _helper: QueuePair,
     forger: Forger,
-    /// By link, where its window stands among those that the forger knows.
-    window_places: Vec<Option<usize>>,
     now: Time,
     s: Stream,
     tally: Tally,
@@ -228,7 +226,6 @@ impl World {
             secrets,
             _helper: helper,
             forger: Forger::new(attack.seed, route, route_id, group),
-            window_places: Vec::new(),
             now: Time::ZERO,
             s: Stream::new(attack.seed, "world"),
             tally: Tally::default(),
@@ -284,7 +281,9 @@ impl World {
             let (queue, srq) = match known {
                 Some(queue) => (queue, self.queues[queue].srq.as_ref().map(|q| q.id())),
                 None => {
-                    let srq = shared.as_ref().map(|_| card.create_srq(pd, RECEIVES as u32, 2));
+                    let srq = shared
+                        .as_ref()
+                        .map(|_| card.create_srq(pd, RECEIVES as u32, 2));
                     let srq = srq.map(Result::unwrap);
                     let id = srq.as_ref().map(|q| q.id());
                     self.queues.push(Queue {
@@ -346,6 +345,7 @@ impl World {
             sent: Psn::default(),
             qkey: if strict { !qkey } else { qkey },
             message: None,
+            window: None,
             waits: false,
             asked: None,
         });
@@ -353,7 +353,11 @@ impl World {
             at: slots.remote(0),
             len: slots.mr.len - Slots::offset(0) as u64,
         };
-        let (open, own, vault) = (place(&victim.open), place(&victim.own), place(&victim.vault));
+        let (open, own, vault) = (
+            place(&victim.open),
+            place(&victim.own),
+            place(&victim.vault),
+        );
         self.forger.closed.extend([own, vault]);
         let window = Place {
             at: victim.vault.remote(OPEN_SLOT),
@@ -370,7 +374,9 @@ impl World {
                 forger.windows.len() - 1
             })
         };
-        self.window_places.push(window);
+        if let Some(target) = self.forger.targets.last_mut() {
+            target.window = window;
+        }
         self.delivered.push(0);
         self.links.push(Link {
             service,
@@ -477,9 +483,15 @@ impl World {
 
     /// Lets the forger know the window's key.
     fn show_window(&mut self, link: usize) {
-        let window = self.links[link].sides[0].window;
-        if let Some(i) = self.window_places[link] {
-            self.forger.windows[i].at.rkey = window.key;
+        let l = &self.links[link];
+        let (key, vault) = (l.sides[0].window.key, &l.sides[0].vault);
+        if let Some(i) = self.forger.targets[link].window {
+            let at = &mut self.forger.windows[i].at;
+            at.rkey = key;
+            at.addr = match l.zero_based(key) {
+                true => 0,
+                false => vault.remote(OPEN_SLOT).addr,
+            };
         }
     }
 
@@ -560,7 +572,10 @@ impl World {
         for card in &mut self.cards {
             if card.next_timeout() <= self.now {
                 card.advance(self.now);
-                assert!(card.next_timeout() > self.now, "a deadline stays where it is");
+                assert!(
+                    card.next_timeout() > self.now,
+                    "a deadline stays where it is"
+                );
             }
         }
     }
@@ -583,7 +598,11 @@ impl World {
         let work = l.work(side, &op);
         let sges = [l.sides[side].own.sge(op.slot(), op.len)];
         let (peer_qp, qkey) = (
-            if side == 0 { l.peer_qp } else { l.sides[0].qp.number() },
+            if side == 0 {
+                l.peer_qp
+            } else {
+                l.sides[0].qp.number()
+            },
             l.qkey,
         );
         let s = &mut l.sides[side];
@@ -651,10 +670,17 @@ impl World {
         assert_eq!(number, self.links[link].sides[side].queue, "{c:?}");
         let queue = &mut self.queues[number];
         let slot = (wr_id & 0xff) as usize;
-        assert_eq!(queue.posted[slot].take(), Some(wr_id), "receives complete once");
+        assert_eq!(
+            queue.posted[slot].take(),
+            Some(wr_id),
+            "receives complete once"
+        );
         // Several queue pairs finish what they have taken from a shared queue as they like.
         let in_order = queue.last.is_none_or(|last| last < wr_id);
-        assert!(queue.srq.is_some() || in_order, "receives complete in order");
+        assert!(
+            queue.srq.is_some() || in_order,
+            "receives complete in order"
+        );
         queue.last = Some(wr_id);
         self.links[link].received(link, side, c, &self.queues[number].slots, slot);
         let queue = &self.queues[number];
@@ -689,7 +715,10 @@ impl World {
         }
         let opcode = packet.bth.opcode();
         if !opcode.is_response() {
-            let link = self.links.iter().position(|l| !l.strict && l.peer_qp == packet.bth.dest_qp());
+            let link = self
+                .links
+                .iter()
+                .position(|l| !l.strict && l.peer_qp == packet.bth.dest_qp());
             if let Some(link) = link {
                 self.forger.targets[link].sent(packet);
             }
@@ -702,7 +731,11 @@ impl World {
         let (mut secret, mut others) = (0, 0);
         for &b in bytes {
             secret = if b == SECRET { secret + 1 } else { 0 };
-            others = if b >= HOSTILE_BELOW && b < 0x80 { others + 1 } else { 0 };
+            others = if b >= HOSTILE_BELOW && b < 0x80 {
+                others + 1
+            } else {
+                0
+            };
             assert!(secret < 8, "secret bytes are given away by {packet:?}");
             // Atomics of the hostile peer's make any byte, but not so many in a row.
             let strange = others >= 32 && !self.attack.forging;
@@ -743,7 +776,10 @@ impl World {
             if !datagram || route.src == self.forger.route.src {
                 self.forger.see(&packet);
             }
-            let link = self.links.iter().position(|l| l.sides[0].qp.number() == packet.bth.dest_qp());
+            let link = self
+                .links
+                .iter()
+                .position(|l| l.sides[0].qp.number() == packet.bth.dest_qp());
             if let Some(link) = link {
                 self.delivered[link] += 1;
                 if self.links[link].strict {
@@ -762,7 +798,9 @@ impl World {
         for (target, link) in self.forger.targets.iter_mut().zip(&self.links) {
             target.waits = !link.sides[0].lane.pending.is_empty();
         }
-        let (end, as_value) = self.forger.strike(self.now, &mut self.cards[VICTIM], &mut self.pool);
+        let (end, as_value) = self
+            .forger
+            .strike(self.now, &mut self.cards[VICTIM], &mut self.pool);
         self.handed += u64::from(!matches!(end, End::Undecodable | End::NoPacket));
         self.tally.count(end, as_value);
         self.struck += 1;
@@ -782,9 +820,7 @@ impl World {
                 }
                 continue;
             }
-            let broken = |s: &Side| {
-                matches!(s.qp.state(), State::Error | State::Sqe)
-            };
+            let broken = |s: &Side| matches!(s.qp.state(), State::Error | State::Sqe);
             if l.sides.iter().any(broken) {
                 assert!(!l.strict, "link {link} has failed");
                 self.take_down(link);
@@ -806,10 +842,16 @@ impl World {
         }
         self.poll();
         for side in &self.links[link].sides {
-            assert!(side.lane.pending.is_empty(), "link {link}: not everything has completed");
+            assert!(
+                side.lane.pending.is_empty(),
+                "link {link}: not everything has completed"
+            );
             let queue = &self.queues[side.queue];
             let posted = queue.posted.iter().flatten().count();
-            assert!(queue.srq.is_some() || posted == 0, "link {link}: {posted} receives");
+            assert!(
+                queue.srq.is_some() || posted == 0,
+                "link {link}: {posted} receives"
+            );
         }
         let l = &mut self.links[link];
         l.failures += 1;
@@ -832,7 +874,11 @@ impl World {
     fn check_memory(&mut self) {
         for secret in &self.secrets {
             if !secret.writable {
-                assert!(secret.slots.buffer.to_vec() == secret.expected, "{} has changed", secret.name);
+                assert!(
+                    secret.slots.buffer.to_vec() == secret.expected,
+                    "{} has changed",
+                    secret.name
+                );
             }
         }
         for (i, link) in self.links.iter().enumerate() {
@@ -889,7 +935,11 @@ impl World {
             if moved {
                 continue;
             }
-            let next = self.cards.iter().map(Card::next_timeout).fold(Time::NEVER, Time::min);
+            let next = self
+                .cards
+                .iter()
+                .map(Card::next_timeout)
+                .fold(Time::NEVER, Time::min);
             if next == Time::NEVER {
                 break;
             }
@@ -900,7 +950,10 @@ impl World {
         for (i, link) in self.links.iter().enumerate() {
             for (j, side) in link.sides.iter().enumerate() {
                 let left = &side.lane.pending;
-                assert!(left.iter().all(|op| link.is_judged(i, j, op)), "link {i} side {j}: {left:?} sleep for ever");
+                assert!(
+                    left.iter().all(|op| link.is_judged(i, j, op)),
+                    "link {i} side {j}: {left:?} sleep for ever"
+                );
             }
         }
         assert_eq!(self.pool.held(), 0, "payloads that nobody has");
@@ -915,7 +968,12 @@ impl World {
         assert_eq!(sum.sent_packets, self.pulled);
         for why in Refusal::ALL {
             let all = self.cards.iter().map(|c| c.counters().refused.get(why));
-            assert_eq!(all.sum::<u64>(), self.pool.refused[why as usize], "{}", why.name());
+            assert_eq!(
+                all.sum::<u64>(),
+                self.pool.refused[why as usize],
+                "{}",
+                why.name()
+            );
         }
         let all = self.cards.iter().map(|c| c.counters());
         let (mut requests, mut sent) = (0, 0);
@@ -930,7 +988,10 @@ impl World {
                 let c = self.cards[side.card].qp_counters(side.qp.number()).unwrap();
                 let dropped: u64 = c.refused.iter().map(|(_, n)| n).sum();
                 if j == 0 {
-                    assert_eq!(c.received_packets - dropped, self.delivered[i] + c.cnps_received);
+                    assert_eq!(
+                        c.received_packets - dropped,
+                        self.delivered[i] + c.cnps_received
+                    );
                 } else {
                     assert_eq!(dropped, 0, "link {i}");
                 }
@@ -980,14 +1041,44 @@ fn secrets(
     let mut closed = Vec::new();
     for (name, pd, access, fill) in [
         ("a region without remote rights", pds[0], local, SECRET),
-        ("a region to be written", pds[0], Access::LOCAL_WRITE | Access::REMOTE_WRITE, SECRET),
-        ("a region to be read", pds[0], Access::REMOTE_READ, HOSTILE_BELOW - 1),
+        (
+            "a region to be written",
+            pds[0],
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+            SECRET,
+        ),
+        (
+            "a region to be read",
+            pds[0],
+            Access::REMOTE_READ,
+            HOSTILE_BELOW - 1,
+        ),
         ("a region of another domain", pds[1], all_rights(), SECRET),
         ("a region that has ended", pds[0], all_rights(), SECRET),
-        ("a region with a window of another queue pair", pds[0], local, SECRET),
-        ("a region with a window that is invalidated", pds[0], local, SECRET),
-        ("a region with a window that is unbound", pds[0], local, SECRET),
-        ("a region with a window to read the second slot", pds[0], local, SECRET),
+        (
+            "a region with a window of another queue pair",
+            pds[0],
+            local,
+            SECRET,
+        ),
+        (
+            "a region with a window that is invalidated",
+            pds[0],
+            local,
+            SECRET,
+        ),
+        (
+            "a region with a window that is unbound",
+            pds[0],
+            local,
+            SECRET,
+        ),
+        (
+            "a region with a window to read the second slot",
+            pds[0],
+            local,
+            SECRET,
+        ),
     ] {
         let slots = Slots::new(card, pd, access, 3, fill, fill);
         closed.push(Place {
@@ -1050,7 +1141,9 @@ fn secrets(
         let key = RemoteKey(card.alloc_mw(pds[0], WindowType::Type2).unwrap().0 ^ 1);
         let binding = whole(&secrets[at].slots, rights);
         let work = Work::BindWindow { key, binding };
-        helper.post_send(&SendRequest::new(HELPER, work, &[])).unwrap();
+        helper
+            .post_send(&SendRequest::new(HELPER, work, &[]))
+            .unwrap();
         if at == 6 {
             let work = Work::LocalInvalidate(key);
             let request = SendRequest {
@@ -1066,7 +1159,9 @@ fn secrets(
     assert_eq!(nothing, None);
     // Windows of type 1: one that was bound and is not, and one to a part.
     let key = card.alloc_mw(pds[0], WindowType::Type1).unwrap();
-    let was = card.bind_mw(number, key, whole(&secrets[7].slots, rights)).unwrap();
+    let was = card
+        .bind_mw(number, key, whole(&secrets[7].slots, rights))
+        .unwrap();
     let nothing = Binding {
         len: 0,
         ..whole(&secrets[7].slots, rights)
