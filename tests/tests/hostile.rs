@@ -4,10 +4,13 @@
 //! `SOFTROCE_HOSTILE_PACKETS` says how many packets the two long tests send, `SOFTROCE_HOSTILE_SEED` from
 //! which seed, and `SOFTROCE_HOSTILE_CHECK` after how many all memory is looked at.
 
-use softroce_sim::card::{QpType, Refusal};
-use softroce_sim::wire::{AtomicAckEth, AtomicEth, Ext, Immediate, Opcode, Syndrome};
+use softroce_sim::card::{Counters, QpType, Refusal, Status};
+use softroce_sim::wire::{
+    AtomicAckEth, AtomicEth, Ext, Gid, Immediate, Opcode, QpNumber, Route, Syndrome,
+};
 use softroce_tests::bench::{self, Bench, QKEY, Setup};
 use softroce_tests::hostile::{Attack, End, Report, run};
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 fn variable(name: &str) -> Option<u64> {
@@ -174,10 +177,7 @@ fn a_send_or_write_with_the_extended_headers_of_another_opcode_is_refused() {
                 b.hear(bench::say(opcode, 0, ext, &[7; 8]));
                 let taken = b.counted().refused.iter().count() == 0;
                 assert_eq!(taken, same, "{opcode} with {ext:?}");
-                let done = b
-                    .poll()
-                    .iter()
-                    .any(|c| c.status == softroce_sim::card::Status::Success);
+                let done = b.poll().iter().any(|c| c.status == Status::Success);
                 assert!(same || !done, "{opcode} with {ext:?}");
                 assert!(
                     same || b.memory(0, 4096) == [0; 4096],
@@ -188,4 +188,37 @@ fn a_send_or_write_with_the_extended_headers_of_another_opcode_is_refused() {
         }
     }
     assert_eq!((right, wrong), (10, 110));
+}
+
+#[test]
+fn a_multicast_group_takes_datagrams_and_nothing_else() {
+    let group: Gid = Ipv4Addr::new(239, 1, 2, 3).into();
+    for opcode in 0..=u8::MAX {
+        let opcode = Opcode(opcode);
+        let mut b = Bench::new(Setup::ud());
+        b.card.attach_mcast(b.qp.number(), group).unwrap();
+        b.post_recv(1, 0, 256);
+        let route = Route {
+            dst: group,
+            ..b.route
+        };
+        let (ext, _) = match opcode {
+            Opcode::UD_SEND_ONLY => (Ext::Deth(bench::deth(QKEY)), &[][..]),
+            Opcode::UD_SEND_ONLY_IMM => {
+                let ext = Ext::DethImmediate(bench::deth(QKEY), Immediate::from_be(1));
+                (ext, &[][..])
+            }
+            _ => Ext::decode(opcode, &[0; 64]).unwrap(),
+        };
+        b.hear_along(
+            bench::say(opcode, 0, ext, b"").to(QpNumber::MULTICAST),
+            &route,
+        );
+        let datagram = matches!(opcode, Opcode::UD_SEND_ONLY | Opcode::UD_SEND_ONLY_IMM);
+        assert_eq!(b.poll().len(), usize::from(datagram), "{opcode}");
+        // The packet was for the group: what a member has counted has not moved.
+        assert_eq!(b.counted(), Counters::default(), "{opcode}");
+        let refused: u64 = b.card.counters().refused.iter().map(|(_, n)| n).sum();
+        assert_eq!(refused, u64::from(!datagram), "{opcode}");
+    }
 }

@@ -990,7 +990,8 @@ impl World {
                 if j == 0 {
                     assert_eq!(
                         c.received_packets - dropped,
-                        self.delivered[i] + c.cnps_received
+                        self.delivered[i] + c.cnps_received,
+                        "link {i}: {c:?}"
                     );
                 } else {
                     assert_eq!(dropped, 0, "link {i}");
