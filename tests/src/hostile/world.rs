@@ -445,6 +445,18 @@ impl World {
             _ => Psn::new(self.s.bits() as u32),
         });
         self.links[link].restart();
+        // A request that a message has taken from a shared queue would vanish: it is flushed first.
+        for side in &self.links[link].sides {
+            let error = QpAttributes {
+                state: Some(State::Error),
+                ..Default::default()
+            };
+            let number = side.qp.number();
+            self.cards[side.card]
+                .modify_qp(self.now, number, &error)
+                .unwrap();
+        }
+        self.poll();
         for side in 0..self.links[link].sides.len() {
             let steps = self.steps(link, side, psns);
             let l = &mut self.links[link];
@@ -568,7 +580,7 @@ impl World {
     }
 
     fn pass(&mut self, span: Span) {
-        self.now = self.now + span;
+        self.now += span;
         for card in &mut self.cards {
             if card.next_timeout() <= self.now {
                 card.advance(self.now);
@@ -731,7 +743,7 @@ impl World {
         let (mut secret, mut others) = (0, 0);
         for &b in bytes {
             secret = if b == SECRET { secret + 1 } else { 0 };
-            others = if b >= HOSTILE_BELOW && b < 0x80 {
+            others = if (HOSTILE_BELOW..0x80).contains(&b) {
                 others + 1
             } else {
                 0
