@@ -4,11 +4,13 @@
 //! * [`conformance`]: what a card must do, rule by rule, on that bench.
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
 //! * [`link`]: two cards and such a network alone, for tests that judge packet by packet.
+//! * [`hostile`]: a card, the peers it works for, and one that says anything.
 //! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
 pub mod conformance;
+pub mod hostile;
 pub mod link;
 pub mod pair;
 pub mod peers;

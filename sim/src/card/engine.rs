@@ -199,7 +199,8 @@ impl Card {
         self.dispatch_to(index, now, packet, route, env)
     }
 
-    /// A copy for each queue pair that is attached to the group.
+    /// A copy for each queue pair that is attached to the group. Groups are of datagrams; a CNP, which any
+    /// service takes, is for one queue pair.
     #[cold]
     fn dispatch_multicast<E: Env>(
         &mut self,
@@ -213,6 +214,9 @@ impl Card {
             .iter()
             .position(|(group, _)| *group == route.dst);
         let group = group.ok_or(Refusal::UnknownQueuePair)?;
+        if packet.bth.opcode().service() != Service::Ud {
+            return Err(Refusal::WrongService);
+        }
         let mut outcome = Ok(());
         for i in 0..self.groups[group].1.len() {
             let index = self.groups[group].1[i] as usize;

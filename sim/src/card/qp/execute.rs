@@ -58,6 +58,25 @@ fn closed(rkey: RemoteKey, addr: u64, len: u64, why: AccessError) -> Fault {
     })
 }
 
+/// True if a SEND or WRITE has the extended headers of its opcode. Those that were decoded have; a packet
+/// that is a value may say anything.
+#[inline]
+fn ext_fits(ext: &Ext, opcode: Opcode) -> bool {
+    let has = (
+        opcode.has_reth(),
+        opcode.has_immediate(),
+        opcode.has_invalidate(),
+    );
+    match ext {
+        Ext::None => has == (false, false, false),
+        Ext::Reth(_) => has == (true, false, false),
+        Ext::RethImmediate(..) => has == (true, true, false),
+        Ext::Immediate(_) => has == (false, true, false),
+        Ext::Ieth(_) => has == (false, false, true),
+        _ => false,
+    }
+}
+
 impl Qp {
     /// Carries out the request that was expected.
     pub(super) fn execute<E: Env>(
@@ -105,7 +124,7 @@ impl Qp {
     ) -> Result<(), Fault> {
         let opcode = packet.bth.opcode();
         let write = opcode.operation() == Operation::Write;
-        if opcode.has_invalidate() && !matches!(packet.ext, Ext::Ieth(_)) {
+        if !ext_fits(&packet.ext, opcode) {
             return Err(invalid(InvalidRequest::Header));
         }
         let message = self.begin_or_continue(packet, opcode, write)?;

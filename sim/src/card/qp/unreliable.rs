@@ -98,6 +98,9 @@ impl Qp {
         else {
             return Err(Refusal::Malformed);
         };
+        if packet.ext.immediate().is_some() != packet.bth.opcode().has_immediate() {
+            return Err(Refusal::Malformed);
+        }
         if deth.qkey != self.qkey {
             return Err(Refusal::BadQkey);
         }
