@@ -7,7 +7,7 @@ mod hostile;
 use ends::{Channel, End, PATIENCE, pair, random, read};
 use softroce_sim::card::{Completion, CompletionKind, Mtu, Refusal, Remote, State, Status, Work};
 use softroce_sim::memory::Buffer;
-use softroce_sim::port::{Direction, OpenError, Tap, UdpConfig, UdpPort};
+use softroce_sim::port::{Direction, OpenError, PortConfig, Tap, UdpConfig, UdpPort};
 use softroce_sim::random::{Probability, Stream};
 use softroce_sim::time::Time;
 use softroce_sim::wire::frame::{FrameView, Network};
@@ -111,8 +111,11 @@ fn every_operation_at_every_mtu_carries_its_data() {
 #[test]
 fn losses_on_both_sides_cost_time_alone() {
     let config = |loss_seed| UdpConfig {
-        loss: Probability::new(0.05).unwrap(),
-        loss_seed,
+        common: PortConfig {
+            loss: Probability::new(0.05).unwrap(),
+            loss_seed,
+            ..PortConfig::default()
+        },
         ..UdpConfig::default()
     };
     let mut stream = Stream::new(2, "data");
