@@ -290,10 +290,13 @@ static int poll_one(void)
 		answer("ok none=1");
 	else if (wc.status != IBV_WC_SUCCESS)
 		answer("ok id=%lu status=%d", (unsigned long)wc.wr_id, wc.status);
-	else
+	else {
+		/* The driver reports an invalidated key by the kernel's flag, 4, which is another one's here. */
+		int invalidated = wc.wc_flags & (IBV_WC_WITH_INV | 4);
 		answer("ok id=%lu status=0 opcode=%d bytes=%u flags=%u imm=%u inv=%u src=%u", (unsigned long)wc.wr_id,
 		       wc.opcode, wc.byte_len, wc.wc_flags, wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data) : 0,
-		       wc.wc_flags & IBV_WC_WITH_INV ? wc.invalidated_rkey : 0, wc.src_qp);
+		       invalidated ? wc.invalidated_rkey : 0, wc.src_qp);
+	}
 	return 0;
 }
 

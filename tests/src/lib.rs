@@ -5,10 +5,13 @@
 //! * [`pair`]: two cards, and a network between them that loses, repeats, reorders and damages.
 //! * [`link`]: two cards and such a network alone, for tests that judge packet by packet.
 //! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
+//! * `interop`: our card and the kernel's driver, alive, at the two ends of a cable (Linux).
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
 pub mod conformance;
+#[cfg(target_os = "linux")]
+pub mod interop;
 pub mod link;
 pub mod pair;
 pub mod peers;
