@@ -19,6 +19,7 @@ for package in qemu-system-x86 busybox-static cpio kmod xz-utils gcc libc6-dev l
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || packages+=("$package")
 done
 if [ "${#packages[@]}" -gt 0 ]; then
+    apt-get update -q >/dev/null
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}" >/dev/null
 fi
 
@@ -41,6 +42,7 @@ for kernel in "$@"; do
         continue
     fi
     image=$(image_of "$kernel")
+    [ -n "$image" ] || { apt-get update -q >/dev/null && image=$(image_of "$kernel"); }
     [ -n "$image" ] || { echo "$0: Debian has no kernel $kernel here" >&2; exit 1; }
     echo "kernel $kernel: $image"
     tree=$work/tree-$kernel
@@ -65,7 +67,7 @@ for kernel in "$@"; do
         install -D "$file" "$root$file"
     done
     # crc32: the ICRC's, which the driver asks for by name.
-    for module in virtio_pci virtio_net ib_uverbs crc32_generic crc32_pclmul rdma_rxe; do
+    for module in virtio_pci virtio_net 8021q ib_uverbs crc32_generic crc32_pclmul rdma_rxe; do
         modprobe -d "$tree" -S "$version" --show-depends "$module" | awk '$1 == "insmod" { print $2 }'
     done | awk '!seen[$0]++' >"$work/modules"
     while read -r module; do

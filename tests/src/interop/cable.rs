@@ -7,7 +7,7 @@ use softroce_sim::wire::frame::FrameView;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is done to a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +35,29 @@ pub struct Fault {
     pub deed: Deed,
 }
 
-#[derive(Default)]
 struct Inner {
+    start: Instant,
     /// Faults, and how many packets of their kind went by.
     faults: Vec<(Fault, usize)>,
     struck: usize,
-    frames: Vec<(Side, Vec<u8>)>,
+    frames: Vec<Seen>,
     late: [Option<Vec<u8>>; 2],
 }
+
+impl Default for Inner {
+    fn default() -> Inner {
+        Inner {
+            start: Instant::now(),
+            faults: Vec::new(),
+            struck: 0,
+            frames: Vec::new(),
+            late: [None, None],
+        }
+    }
+}
+
+/// A frame on the cable: when since it was laid, whose, and its bytes as they were sent.
+pub type Seen = (Duration, Side, Vec<u8>);
 
 /// What is between the two ends, shared by the port and the test.
 #[derive(Clone, Default)]
@@ -61,24 +76,16 @@ impl Cable {
         self.lock().struck
     }
 
-    /// All frames since the last call, as they were sent.
-    pub(super) fn take(&self) -> Vec<(Side, Vec<u8>)> {
-        std::mem::take(&mut self.lock().frames)
+    /// All frames since it was laid.
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.lock().frames.clone()
     }
 
     /// A frame goes in; what comes out at the other end.
     fn pass(&self, from: Side, frame: &[u8]) -> VecDeque<Vec<u8>> {
-            eprintln!(
-                "{:?} {from:?} {} {:02x?}",
-                std::time::SystemTime::now()
-                    .duration_since(std::time::UNIX_EPOCH)
-                    .unwrap(),
-                frame.len(),
-                &frame[..frame.len().min(64)]
-            );
-        }
         let mut inner = self.lock();
-        inner.frames.push((from, frame.to_vec()));
+        let time = inner.start.elapsed();
+        inner.frames.push((time, from, frame.to_vec()));
         let mut deed = None;
         if let Ok(view) = FrameView::decode(frame) {
             let opcode = view.transport.bth.opcode();

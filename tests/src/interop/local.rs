@@ -2,7 +2,7 @@
 
 use super::cable::{Cable, Cabled};
 use super::guest::Guest;
-use super::{CARD_MAC, Contact, Done, Op, Outcome, Request, Service, Setup};
+use super::{CARD_MAC, Contact, Done, Op, Outcome, Request, Service, Setup, VLAN};
 use softroce_sim::card::{
     AddressHandle, AddressVector, Card, Completion, CompletionKind, CompletionQueue, Datagram,
     Peer, QpAttributes, QpInit, QpType, QueuePair, RecvRequest, Reliability, Remote, SendRequest,
@@ -10,7 +10,7 @@ use softroce_sim::card::{
 };
 use softroce_sim::memory::{Access, Binding, Buffer, MemoryRegion, Pd, WindowType};
 use softroce_sim::port::{DatagramDevice, EthernetConfig, EthernetPort, seed};
-use softroce_sim::wire::{Immediate, MacAddr, Psn, QpNumber, RemoteKey};
+use softroce_sim::wire::{Immediate, MacAddr, Psn, QpNumber, RemoteKey, Vlan};
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ impl Local {
             hop_limit: 64,
             flow_label: 0,
             udp_src: None,
-            vlan: None,
+            vlan: setup.vlan.then_some(Vlan { id: VLAN }),
         };
         let reliability = Reliability {
             timeout: setup.timeout,

@@ -16,6 +16,8 @@ use cable::{Cable, Fault};
 use guest::Guest;
 use local::Local;
 use softroce_sim::card::Mtu;
+use softroce_sim::time::{Span, Time};
+use softroce_sim::wire::capture::{LinkType, Writer};
 use softroce_sim::wire::frame::FrameView;
 use softroce_sim::wire::{Encapsulation, MacAddr};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -61,6 +63,8 @@ pub struct Setup {
     pub service: Service,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
+    /// On the VLAN that the guest has an interface on, 5; only with IPv4.
+    pub vlan: bool,
     /// Path MTU.
     pub mtu: Mtu,
     /// First PSN of either direction.
@@ -81,6 +85,7 @@ impl Default for Setup {
         Setup {
             service: Service::Rc,
             ipv6: false,
+            vlan: false,
             mtu: Mtu::M1024,
             psn: 0x1000,
             timeout: 15,
@@ -97,12 +102,16 @@ impl Setup {
             Side::Card => 9,
             Side::Kernel => 1,
         };
+        let net = if self.vlan { VLAN as u8 } else { 0 };
         match self.ipv6 {
-            false => Ipv4Addr::new(10, 66, 0, last).into(),
+            false => Ipv4Addr::new(10, 66, net, last).into(),
             true => Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, last.into()).into(),
         }
     }
 }
+
+/// The VLAN that the guest has an interface on.
+pub const VLAN: u16 = 5;
 
 /// Our card's Ethernet address.
 pub const CARD_MAC: MacAddr = MacAddr([0x52, 0x54, 0, 0x66, 0, 9]);
@@ -469,9 +478,9 @@ impl World {
     /// # Errors
     ///
     /// If one is not.
-    pub fn inspect(&mut self) -> Outcome<[usize; 2]> {
+    pub fn inspect(&self) -> Outcome<[usize; 2]> {
         let mut packets = [0; 2];
-        for (side, frame) in self.cable.take() {
+        for (_, side, frame) in self.cable.seen() {
             let view = match FrameView::decode(&frame) {
                 Ok(view) => view,
                 Err(e) if e.is_foreign() => continue,
@@ -489,5 +498,21 @@ impl World {
             packets[side as usize] += 1;
         }
         Ok(packets)
+    }
+
+    /// Every frame since the last connection, as a capture from the middle of the cable: before it loses,
+    /// repeats or damages any.
+    ///
+    /// # Errors
+    ///
+    /// If a frame is longer than a capture can have.
+    pub fn capture(&self) -> std::io::Result<Vec<u8>> {
+        let mut writer = Writer::new(Vec::new())?;
+        let interface = writer.interface("cable", "", LinkType::ETHERNET)?;
+        for (time, _, frame) in self.cable.seen() {
+            let time = Time::ZERO + Span::from(time);
+            writer.packet(interface, time, &frame, frame.len() as u32, &[])?;
+        }
+        writer.into_inner()
     }
 }

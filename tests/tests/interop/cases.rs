@@ -3,7 +3,10 @@
 use crate::equal;
 use crate::linux::Play;
 use softroce_sim::card::Mtu;
-use softroce_tests::interop::{Done, Op, Outcome, PATIENCE, Request, Service, Setup, Side, World};
+use softroce_sim::wire::capture::Reader;
+use softroce_tests::interop::{
+    Done, Op, Outcome, PATIENCE, Request, Service, Setup, Side, VLAN, World,
+};
 
 pub(crate) const ALL: &[(&str, Play)] = &[
     ("SEND", |w, side| sends(w, side, Setup::default(), Op::Send)),
@@ -38,6 +41,7 @@ pub(crate) const ALL: &[(&str, Play)] = &[
         };
         everything(w, side, setup)
     }),
+    ("VLAN: SEND, WRITE, READ", tagged),
     ("UC: SEND", |w, side| sends(w, side, UC, Op::Send)),
     ("UC: SEND with immediate", |w, side| {
         sends(w, side, UC, Op::SendImm(7))
@@ -58,6 +62,7 @@ pub(crate) const ALL: &[(&str, Play)] = &[
 const UC: Setup = Setup {
     service: Service::Uc,
     ipv6: false,
+    vlan: false,
     mtu: Mtu::M1024,
     psn: 0x1000,
     timeout: 0,
@@ -183,6 +188,23 @@ fn everything(world: &mut World, side: Side, setup: Setup) -> Outcome {
     world.post(side, &Request::new(3, Op::Read, len))?;
     succeeds(world, side, 3)?;
     world.expect(side, 0, len, 3)
+}
+
+/// All packets of both ends, and there are some, have the tag.
+fn tagged(world: &mut World, side: Side) -> Outcome {
+    let setup = Setup {
+        vlan: true,
+        ..Setup::default()
+    };
+    everything(world, side, setup)?;
+    let capture = world.capture().map_err(|e| e.to_string())?;
+    let records = Reader::new(&capture[..]).map_err(|e| e.to_string())?;
+    let frames = records.filter_map(|r| r.ok()?.frame().ok());
+    let tags: Vec<_> = frames
+        .map(|f| f.link.and_then(|l| l.tag).map(|t| t.id))
+        .collect();
+    equal("some are tagged", tags.contains(&Some(VLAN)), true)?;
+    equal("some are not", tags.iter().any(|&t| t != Some(VLAN)), false)
 }
 
 fn mtu(world: &mut World, side: Side, mtu: Mtu) -> Outcome {

@@ -5,7 +5,8 @@ use crate::equal;
 use crate::linux::Play;
 use softroce_sim::wire::Opcode;
 use softroce_tests::interop::cable::{Deed, Fault};
-use softroce_tests::interop::{Op, Outcome, Request, Setup, Side, World};
+use softroce_tests::interop::{Op, Outcome, Request, Service, Setup, Side, World};
+use std::time::Duration;
 
 pub(crate) const ALL: &[(&str, Play)] = &[
     ("first packet of a SEND lost", |w, s| {
@@ -71,6 +72,7 @@ pub(crate) const ALL: &[(&str, Play)] = &[
     ("atomic answer lost", |w, s| {
         atomic(w, s, s.other(), Deed::Lose)
     }),
+    ("UC: middle packet of a SEND lost", unreliable),
     ("losses in a full queue", many),
     ("everything lost: retries run out", silence),
 ];
@@ -248,6 +250,41 @@ fn atomic(world: &mut World, side: Side, from: Side, deed: Deed) -> Outcome {
         equal("value returned", world.get(side, 0)?, before)?;
     }
     equal("value left", world.get(side.other(), 0)?, 44)?;
+    struck(world, 1)
+}
+
+/// Of three messages of an unreliable connection the first loses a packet: it does not arrive, and the
+/// third does, whole. (The kernel's driver loses the second as well.)
+fn unreliable(world: &mut World, side: Side) -> Outcome {
+    world.connect(Setup {
+        service: Service::Uc,
+        ..Setup::default()
+    })?;
+    world.fault(Fault {
+        from: side,
+        kind: is_request,
+        nth: 2,
+        deed: Deed::Lose,
+    });
+    let len = |id: u64| if id == 1 { LEN } else { 90 + id as usize };
+    for id in 1..=3 {
+        world.recv(side.other(), 100 + id, INBOX + 8192 * id as usize, LEN)?;
+    }
+    for id in 1..=3 {
+        world.fill(side, 0, len(id), id)?;
+        world.post(side, &Request::new(id, Op::Send, len(id)))?;
+        succeeds(world, side, id)?;
+    }
+    let expected: &[u64] = match side {
+        Side::Card => &[3],
+        Side::Kernel => &[2, 3],
+    };
+    for (nth, &id) in (1..).zip(expected) {
+        received(world, side.other(), 100 + nth, len(id), None)?;
+        world.expect(side.other(), INBOX + 8192 * nth as usize, len(id), id)?;
+    }
+    let more = world.poll(side.other(), Duration::from_millis(20))?;
+    equal("more completions", more, None)?;
     struck(world, 1)
 }
 

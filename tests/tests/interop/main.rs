@@ -25,6 +25,7 @@ fn main() -> std::process::ExitCode {
 mod linux {
     use super::{cases, faults, refusals};
     use libtest_mimic::Arguments;
+    use softroce::inspect::{Options, Severity, inspect};
     use softroce_tests::interop::{Outcome, Side, World, guest};
     use std::process::ExitCode;
     use std::time::Instant;
@@ -39,6 +40,24 @@ mod linux {
         match requester {
             Side::Card => "card",
             Side::Kernel => "kernel",
+        }
+    }
+
+    /// No frame is other than it must be, and nobody breaks a rule of the transport.
+    fn judge(world: &World) -> Outcome {
+        world.inspect()?;
+        let capture = world.capture().map_err(|e| e.to_string())?;
+        let inspection =
+            inspect(&capture[..], "the cable", &Options::default()).map_err(|e| e.to_string())?;
+        let broken: Vec<_> = inspection
+            .findings
+            .iter()
+            .filter(|f| f.severity == Severity::Violation)
+            .map(|f| format!("packet {}: {}", f.packet, f.text))
+            .collect();
+        match broken.is_empty() {
+            true => Ok(()),
+            false => Err(broken.join("; ")),
         }
     }
 
@@ -96,7 +115,7 @@ mod linux {
                         return String::new();
                     }
                     let start = Instant::now();
-                    let outcome = play(&mut world, side).and_then(|()| world.inspect().map(|_| ()));
+                    let outcome = play(&mut world, side).and_then(|()| judge(&world));
                     let verdict = match outcome {
                         Ok(()) => {
                             passed += 1;

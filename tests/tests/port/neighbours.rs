@@ -347,6 +347,21 @@ fn frames_for_others_are_ignored() {
 }
 
 #[test]
+fn a_broken_ip_header_is_no_packet() {
+    let mut bench = bench(false, |way| way.dmac = PEER);
+    bench.post(10);
+    let mut frame = bench.hear_one();
+    frame[..6].copy_from_slice(&OWN.0);
+    bench.say(&frame);
+    // The TTL, which the ICRC leaves out: the checksum alone tells.
+    frame[22] ^= 1;
+    bench.say(&frame);
+    bench.hear();
+    assert_eq!(bench.end.port.counters().malformed, 1);
+    assert_eq!(bench.end.card.counters().received_packets, 1);
+}
+
+#[test]
 fn a_paused_priority_waits_and_others_go_on() {
     let mut bench = bench(false, |way| {
         way.dmac = PEER;

@@ -360,6 +360,11 @@ impl<D: FrameDevice> Link for Ethernet<D> {
             return Ok(Received::Other);
         }
         let view = match FrameView::decode(bytes) {
+            // Nobody takes a header that is broken (RFC 1122, 3.2.1.2).
+            Ok(view) if !view.header_checksum_matches() => {
+                monitor.counters.malformed += 1;
+                return Ok(Received::Other);
+            }
             Ok(view) => view,
             Err(e) => {
                 match e.is_foreign() {
