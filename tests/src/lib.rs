@@ -6,11 +6,14 @@
 //! * [`link`]: two cards and such a network alone, for tests that judge packet by packet.
 //! * [`hostile`]: a card, the peers it works for, and one that says anything.
 //! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
+//! * `interop`: our card and the kernel's driver, alive, at the two ends of a cable (Linux).
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
 pub mod conformance;
 pub mod hostile;
+#[cfg(target_os = "linux")]
+pub mod interop;
 pub mod link;
 pub mod pair;
 pub mod peers;

@@ -14,12 +14,21 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .map(|d| d.join(name))
         .find(|p| p.is_file());
     if found.is_none() {
-        let required = std::env::var_os("SOFTROCE_REQUIRE_PEERS").is_some_and(|v| v == "1");
-        assert!(
-            !required,
-            "{name} is not installed, and SOFTROCE_REQUIRE_PEERS=1 asks for it"
-        );
-        println!("skipped: {name} is not installed");
+        missing(&format!("{name} is not installed"));
     }
     found
+}
+
+/// Says that a test is skipped because `what`.
+///
+/// # Panics
+///
+/// If `SOFTROCE_REQUIRE_PEERS` is `1`.
+pub fn missing(what: &str) {
+    let required = std::env::var_os("SOFTROCE_REQUIRE_PEERS").is_some_and(|v| v == "1");
+    assert!(
+        !required,
+        "{what}, and SOFTROCE_REQUIRE_PEERS=1 asks for it"
+    );
+    println!("skipped: {what}");
 }

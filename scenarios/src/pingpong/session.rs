@@ -9,7 +9,7 @@ use softroce_sim::card::{
     QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Status, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
-use softroce_sim::port::{self, UdpConfig, UdpPort};
+use softroce_sim::port::{self, PortConfig, UdpConfig, UdpPort};
 use softroce_sim::wire::MacAddr;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -76,9 +76,12 @@ impl Session {
         };
         let mut port = UdpPort::open(&UdpConfig {
             address: options.bind,
-            spin: SPIN,
-            loss: options.loss,
-            loss_seed: seed,
+            common: PortConfig {
+                spin: SPIN,
+                loss: options.loss,
+                loss_seed: seed,
+                ..PortConfig::default()
+            },
             ..UdpConfig::default()
         })?;
         let capture = match &options.capture {

@@ -5,10 +5,10 @@ use softroce_sim::card::{
     QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Work,
 };
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
-use softroce_sim::port::{UdpConfig, UdpPort, seed};
+use softroce_sim::port::{Link, Port, Udp, UdpConfig, UdpPort, seed};
 use softroce_sim::random::Stream;
 use softroce_sim::time::Time;
-use softroce_sim::wire::{Gid, MacAddr, Psn, QpNumber};
+use softroce_sim::wire::{Encapsulation, Gid, MacAddr, Psn, QpNumber};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub(crate) struct Channel {
     pub(crate) psn: Psn,
     pub(crate) memory: Buffer,
     pub(crate) region: MemoryRegion,
+    /// The way to the peer but for its address.
+    pub(crate) way: AddressVector,
 }
 
 impl Channel {
@@ -44,6 +46,16 @@ impl Channel {
             psn,
             memory,
             region,
+            way: AddressVector {
+                dgid: Gid::default(),
+                dmac: MacAddr::default(),
+                sl: 0,
+                traffic_class: 26 << 2,
+                hop_limit: 64,
+                flow_label: 0,
+                udp_src: None,
+                vlan: None,
+            },
         }
     }
 
@@ -62,16 +74,7 @@ impl Channel {
             card.modify_qp(Time::ZERO, self.qp.number(), &attributes)
                 .unwrap();
         };
-        let address = AddressVector {
-            dgid,
-            dmac: MacAddr::default(),
-            sl: 0,
-            traffic_class: 26 << 2,
-            hop_limit: 64,
-            flow_label: 0,
-            udp_src: None,
-            vlan: None,
-        };
+        let address = AddressVector { dgid, ..self.way };
         let peer = Peer {
             address,
             path_mtu: mtu,
@@ -125,17 +128,24 @@ impl Channel {
 }
 
 /// A card on a port with one channel.
-pub(crate) struct End {
-    pub(crate) port: UdpPort,
+pub(crate) struct End<L> {
+    pub(crate) port: Port<L>,
     pub(crate) card: Card,
     pub(crate) cq: CompletionQueue,
     pub(crate) channel: Channel,
 }
 
-impl End {
-    pub(crate) fn new(config: &UdpConfig) -> End {
-        let port = UdpPort::open(config).unwrap();
-        let mut card = Card::new(port.card_config("card"), seed().unwrap(), port.routes());
+impl End<Udp> {
+    pub(crate) fn new(config: &UdpConfig) -> End<Udp> {
+        End::on(UdpPort::open(config).unwrap(), Encapsulation::RoceV2)
+    }
+}
+
+impl<L: Link> End<L> {
+    pub(crate) fn on(port: Port<L>, encapsulation: Encapsulation) -> End<L> {
+        let mut config = port.card_config("card");
+        config.encapsulation = encapsulation;
+        let mut card = Card::new(config, seed().unwrap(), port.routes());
         let cq = card.create_cq(256).unwrap();
         let channel = Channel::new(&mut card, &cq);
         End {
@@ -173,7 +183,7 @@ impl End {
     }
 
     /// Serves the peer until told to stop; completions go to `to`.
-    pub(crate) fn serve(mut self, stop: &AtomicBool, to: &Sender<Completion>) -> End {
+    pub(crate) fn serve(mut self, stop: &AtomicBool, to: &Sender<Completion>) -> End<L> {
         while !stop.load(Ordering::Relaxed) {
             self.port
                 .run_once(&mut self.card, Duration::from_millis(1))
@@ -193,9 +203,18 @@ pub(crate) fn pair(
     configs: [&UdpConfig; 2],
     mtu: Mtu,
     timeout: u8,
-    body: impl FnOnce(&mut End, &Buffer, Remote, &Receiver<Completion>),
-) -> [End; 2] {
-    let (mut a, mut b) = (End::new(configs[0]), End::new(configs[1]));
+    body: impl FnOnce(&mut End<Udp>, &Buffer, Remote, &Receiver<Completion>),
+) -> [End<Udp>; 2] {
+    pair_of(configs.map(End::new), mtu, timeout, body)
+}
+
+/// The same with ends that are there already.
+pub(crate) fn pair_of<L: Link + Send>(
+    [mut a, mut b]: [End<L>; 2],
+    mtu: Mtu,
+    timeout: u8,
+    body: impl FnOnce(&mut End<L>, &Buffer, Remote, &Receiver<Completion>),
+) -> [End<L>; 2] {
     let (to_a, to_b) = (a.address(), b.address());
     a.connect(to_b, mtu, timeout);
     b.connect(to_a, mtu, timeout);

@@ -1,13 +1,17 @@
-//! Cards in real time: two of them on UDP ports of the loopback network, each in a thread of its own.
+//! Cards in real time: two of them on UDP ports of the loopback network or on Ethernet, each in a thread
+//! of its own, and one on Ethernet against a scripted neighbour.
 #![cfg(target_os = "linux")]
 
 mod ends;
+mod ethernet;
 mod hostile;
+mod neighbours;
+mod raw;
 
 use ends::{Channel, End, PATIENCE, pair, random, read};
 use softroce_sim::card::{Completion, CompletionKind, Mtu, Refusal, Remote, State, Status, Work};
 use softroce_sim::memory::Buffer;
-use softroce_sim::port::{Direction, OpenError, Tap, UdpConfig, UdpPort};
+use softroce_sim::port::{Direction, Link, OpenError, PortConfig, Tap, UdpConfig, UdpPort};
 use softroce_sim::random::{Probability, Stream};
 use softroce_sim::time::Time;
 use softroce_sim::wire::frame::{FrameView, Network};
@@ -19,8 +23,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Every operation once, data compared.
-fn every_operation(
-    a: &mut End,
+fn every_operation<L: Link>(
+    a: &mut End<L>,
     memory: &Buffer,
     remote: Remote,
     received: &Receiver<Completion>,
@@ -69,7 +73,7 @@ fn every_operation(
 }
 
 /// Both atomics: the old value comes back, the new one is there.
-fn atomics(a: &mut End, memory: &Buffer, remote: Remote) {
+fn atomics<L: Link>(a: &mut End<L>, memory: &Buffer, remote: Remote) {
     let value = |memory: &Buffer| u64::from_ne_bytes(read(memory, 8).try_into().unwrap());
     memory.write_at(0, &40u64.to_ne_bytes());
     let add = Work::FetchAdd { at: remote, add: 2 };
@@ -111,8 +115,11 @@ fn every_operation_at_every_mtu_carries_its_data() {
 #[test]
 fn losses_on_both_sides_cost_time_alone() {
     let config = |loss_seed| UdpConfig {
-        loss: Probability::new(0.05).unwrap(),
-        loss_seed,
+        common: PortConfig {
+            loss: Probability::new(0.05).unwrap(),
+            loss_seed,
+            ..PortConfig::default()
+        },
         ..UdpConfig::default()
     };
     let mut stream = Stream::new(2, "data");

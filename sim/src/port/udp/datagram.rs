@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// TTL or hop limit that is assumed of what arrives; the ICRC leaves it out.
 const HOP_LIMIT: u8 = 64;
+/// Room for any packet, BTH to ICRC.
+pub(super) const LONGEST: usize = 4096 + 64;
 
 /// Writes into `out` the datagram that carries `packet`. The ICRC is over the headers that Linux puts in
 /// front for a socket that is at `port`, not connected, and has path MTU discovery on.

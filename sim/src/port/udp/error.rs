@@ -1,9 +1,9 @@
-//! What can go wrong between a port and its socket.
+//! Why a UDP port does not open.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a port could not be opened.
+/// Why a [`UdpPort`](super::UdpPort) could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Someone else has the address.
@@ -58,26 +58,4 @@ impl OpenError {
             },
         }
     }
-}
-
-/// Why a port cannot go on.
-#[derive(Debug, thiserror::Error)]
-#[error("UDP {address}: {what}: {source}")]
-pub struct PortError {
-    /// Address of the port.
-    pub address: SocketAddr,
-    /// What was being done.
-    pub what: &'static str,
-    /// The operating system's word.
-    pub source: io::Error,
-}
-
-/// A packet that the operating system refused to send. To the card it is lost; this says why.
-#[derive(Debug, thiserror::Error)]
-#[error("sending to {to}: {source}")]
-pub struct SendError {
-    /// Where it was to go.
-    pub to: SocketAddr,
-    /// The operating system's word.
-    pub source: io::Error,
 }

@@ -1,10 +1,10 @@
 //! The socket of a port: its options, and one datagram at a time.
 
 use super::error::OpenError;
+use crate::port::ethernet::wait_for;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::io::{self, IoSliceMut};
@@ -175,18 +175,6 @@ impl Socket {
 
     /// Sleeps until there is something to receive, or room to send if `to_send`; at most `timeout`.
     pub(super) fn wait(&self, to_send: bool, timeout: Duration) -> io::Result<()> {
-        let mut interest = PollFlags::IN;
-        if to_send {
-            interest |= PollFlags::OUT;
-        }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().min(1 << 30) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&self.socket, interest)], Some(&timeout)) {
-            // A signal ends the sleep early, and the caller looks again in any case.
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        wait_for(&self.socket, to_send, timeout)
     }
 }

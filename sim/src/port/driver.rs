@@ -1,0 +1,355 @@
+//! The driver of a card in real time.
+
+use super::link::{Arrival, IN, Monitor, Received};
+use super::{Link, PortError, SendError, Tap};
+use crate::card::{Card, CardConfig, Env};
+use crate::random::{Probability, Stream};
+use crate::time::Time;
+use crate::wire::{Encapsulation, Gid, Payload, Route, RouteId, RouteTable};
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How a port behaves, whatever is below it.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// Arrivals taken in one [`Port::poll`], at least 1.
+    pub receive_budget: u32,
+    /// Packets sent in one [`Port::poll`], at least 1.
+    pub send_budget: u32,
+    /// How long [`Port::run_once`] looks again and again before it sleeps: to wake from sleep takes
+    /// tens of microseconds.
+    pub spin: Duration,
+    /// Share of packets that is dropped instead of sent.
+    pub loss: Probability,
+    /// Seed of the random stream that decides which.
+    pub loss_seed: u64,
+}
+
+impl Default for PortConfig {
+    fn default() -> PortConfig {
+        PortConfig {
+            receive_budget: 64,
+            send_budget: 64,
+            spin: Duration::ZERO,
+            loss: Probability::ZERO,
+            loss_seed: 0,
+        }
+    }
+}
+
+/// What one look at a port came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Activity {
+    /// Datagrams or frames received.
+    pub received: u32,
+    /// Packets taken from the card.
+    pub sent: u32,
+    /// A deadline of the card or the link had come.
+    pub timeout: bool,
+}
+
+impl Activity {
+    /// True if there was any.
+    pub fn any(self) -> bool {
+        self.received > 0 || self.sent > 0 || self.timeout
+    }
+}
+
+/// What a port has counted. What the card makes of its packets is in the card's
+/// [`Counters`](crate::card::Counters).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortCounters {
+    /// Packets sent.
+    pub sent: u64,
+    /// Datagrams or frames received.
+    pub received: u64,
+    /// Of those, what is no packet: too short, too long, or of a structure that cannot be.
+    pub malformed: u64,
+    /// Packets dropped on purpose instead of sent.
+    pub dropped: u64,
+    /// Packets that cannot be sent, or that the operating system refused; see [`Port::last_send_error`].
+    pub refused: u64,
+    /// Times that the link had no room for a packet.
+    pub not_ready: u64,
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full, as far as
+    /// datagrams that came later told.
+    pub overflow: u64,
+    /// Frames received that are for others, or of other protocols.
+    pub foreign: u64,
+    /// Questions for the Ethernet address of a peer that were asked.
+    pub asked: u64,
+    /// Questions of peers that were answered.
+    pub answered: u64,
+    /// Packets dropped because the Ethernet address of their destination is not known.
+    pub unresolved: u64,
+    /// PFC frames received.
+    pub pfc_frames: u64,
+    /// Pauses begun or prolonged, by priority.
+    pub pauses: [u64; 8],
+}
+
+/// Slot of the payload being sent; that of the one received is [`IN`].
+const OUT: u32 = 0;
+/// Longest arrival taken; the longest packet at the largest path MTU is shorter by far.
+const INBOX: usize = 9216;
+
+/// Payloads of the port: one being sent, one being received.
+struct Staging {
+    out: Box<[u8; 4096]>,
+    inbox: Box<[u8; INBOX]>,
+    /// Where the payload of the packet being received is in `inbox`.
+    payload: std::ops::Range<usize>,
+}
+
+impl Env for Staging {
+    #[inline]
+    fn stage(&mut self, len: u16, fill: impl FnOnce(&mut [u8])) -> Payload {
+        let len = len.min(self.out.len() as u16);
+        fill(&mut self.out[..usize::from(len)]);
+        Payload::stored(OUT, len)
+    }
+
+    #[inline]
+    fn payload(&self, payload: Payload) -> Option<&[u8]> {
+        match payload.slot()? {
+            OUT => self.out.get(..payload.len().into()),
+            IN => self.inbox.get(self.payload.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Drives one card over a link, in one thread: [`UdpPort`](super::UdpPort),
+/// [`EthernetPort`](super::EthernetPort).
+///
+/// The program makes the card from [`Port::card_config`] and [`Port::routes`], posts work, and calls
+/// [`Port::run_once`] until its completions are there. The port's clock begins when it is opened.
+pub struct Port<L> {
+    link: L,
+    config: PortConfig,
+    routes: RouteTable,
+    /// Routes by id, as their packets leave this port.
+    known: Vec<Route>,
+    /// What packets that arrive carry as their route's name; the route itself goes beside them.
+    ingress: RouteId,
+    staging: Staging,
+    loss: Stream,
+    monitor: Monitor,
+}
+
+impl<L: Link> Port<L> {
+    pub(super) fn new(link: L, config: &PortConfig) -> Port<L> {
+        let routes = RouteTable::new();
+        let ingress = routes.intern(Route {
+            encapsulation: Encapsulation::RoceV2,
+            src_mac: link.mac(),
+            dst_mac: link.mac(),
+            src: link.gid(),
+            dst: link.gid(),
+            udp_src: 0,
+            vlan: None,
+            dscp: 0,
+            hop_limit: 0,
+            flow_label: 0,
+        });
+        Port {
+            link,
+            config: config.clone(),
+            routes,
+            known: Vec::new(),
+            ingress,
+            staging: Staging {
+                out: Box::new([0; 4096]),
+                inbox: Box::new([0; INBOX]),
+                payload: 0..0,
+            },
+            loss: Stream::new(config.loss_seed, "port loss"),
+            monitor: Monitor::new(),
+        }
+    }
+
+    /// What it drives the card over.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The card's address.
+    pub fn gid(&self) -> Gid {
+        self.link.gid()
+    }
+
+    /// Parameters for a card on this port: called `name`, at the port's addresses.
+    pub fn card_config(&self, name: &str) -> CardConfig {
+        CardConfig::new(name, self.link.gid(), self.link.mac())
+    }
+
+    /// The table that the card is to intern its routes in.
+    pub fn routes(&self) -> RouteTable {
+        self.routes.clone()
+    }
+
+    /// The present: the time since the port was opened.
+    pub fn now(&self) -> Time {
+        self.monitor.now()
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &PortCounters {
+        &self.monitor.counters
+    }
+
+    /// The latest packet that the operating system refused to send.
+    pub fn last_send_error(&self) -> Option<&SendError> {
+        self.monitor.last_send_error.as_ref()
+    }
+
+    /// Shows every frame from here on to `tap`.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) {
+        self.monitor.tap = tap;
+    }
+
+    /// Receives what is there, looks after deadlines that have come, and sends what the card has to
+    /// send and the link takes; all of it within the budgets. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// If the link is broken. A packet that cannot be sent is not an error but a lost packet.
+    pub fn poll(&mut self, card: &mut Card) -> Result<Activity, PortError> {
+        // Receiving comes first: an answer that has arrived stops the timer that waits for it.
+        let received = self.receive(card)?;
+        let now = self.now();
+        let mut timeout = card.next_timeout() <= now;
+        if timeout {
+            card.advance(now);
+        }
+        if self.link.next_timeout() <= now {
+            timeout = true;
+            self.link.advance(&mut self.monitor);
+        }
+        let sent = self.send(card);
+        Ok(Activity {
+            received,
+            sent,
+            timeout,
+        })
+    }
+
+    /// Does what [`Port::poll`] does; if that was nothing, waits for something to do and does that.
+    /// Returns after `timeout` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Port::poll`].
+    pub fn run_once(&mut self, card: &mut Card, timeout: Duration) -> Result<Activity, PortError> {
+        let start = Instant::now();
+        loop {
+            let activity = self.poll(card)?;
+            let waited = start.elapsed();
+            if activity.any() || waited >= timeout {
+                return Ok(activity);
+            }
+            if waited < self.config.spin {
+                std::thread::yield_now();
+                continue;
+            }
+            let mut sleep = timeout - waited;
+            let deadline = card.next_timeout().min(self.link.next_timeout());
+            if deadline != Time::NEVER {
+                sleep = sleep.min(deadline.since(self.now()).into());
+            }
+            let kept = self.link.keeps();
+            if kept {
+                // A full device queue is not seen by poll(2).
+                sleep = sleep.min(Duration::from_millis(1));
+            }
+            if let Err(source) = self.link.wait(kept, sleep) {
+                return Err(self.error("waiting", source));
+            }
+        }
+    }
+
+    fn receive(&mut self, card: &mut Card) -> Result<u32, PortError> {
+        let mut received = 0;
+        while received < self.config.receive_budget.max(1) {
+            let inbox = &mut self.staging.inbox[..];
+            let arrival = match self.link.receive(&mut self.monitor, inbox, self.ingress) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Other) => None,
+                Ok(Received::Packet(arrival)) => Some(arrival),
+                Err(source) => return Err(self.error("receiving", source)),
+            };
+            received += 1;
+            self.monitor.counters.received += 1;
+            if let Some(Arrival {
+                packet,
+                route,
+                payload,
+            }) = arrival
+            {
+                self.staging.payload = payload;
+                let now = self.monitor.now();
+                card.receive(now, &packet, &route, &mut self.staging);
+            }
+        }
+        Ok(received)
+    }
+
+    fn send(&mut self, card: &mut Card) -> u32 {
+        let mut sent = 0;
+        // Like a packet that a real card has begun to put on the wire, what is kept is past changing.
+        if self.link.keeps() && !self.link.flush(&mut self.monitor) {
+            return sent;
+        }
+        while sent < self.config.send_budget.max(1) {
+            let now = self.monitor.now();
+            let Some(packet) = card.next_packet(now, self.link.ready(), &mut self.staging) else {
+                break;
+            };
+            sent += 1;
+            if packet.route.index() >= self.known.len() {
+                self.learn_routes();
+            }
+            let Some(route) = self.known.get(packet.route.index()) else {
+                continue;
+            };
+            if self.loss.chance(self.config.loss) {
+                self.monitor.counters.dropped += 1;
+                continue;
+            }
+            let payload = self.staging.payload(packet.payload).unwrap_or_default();
+            if !self.link.send(&mut self.monitor, &packet, route, payload) {
+                break;
+            }
+        }
+        sent
+    }
+
+    #[cold]
+    fn learn_routes(&mut self) {
+        let before = self.known.len();
+        self.routes.refresh(&mut self.known);
+        for route in &mut self.known[before..] {
+            self.link.adopt(route);
+        }
+    }
+
+    fn error(&self, what: &'static str, source: io::Error) -> PortError {
+        PortError {
+            port: self.link.describe(),
+            what,
+            source,
+        }
+    }
+}
+
+impl<L: Link> fmt::Debug for Port<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Port({}, {:?})",
+            self.link.describe(),
+            self.monitor.counters
+        )
+    }
+}
