@@ -179,6 +179,8 @@ fn what_goes_wrong_is_remembered_and_what_goes_well_is_not() {
     expected.push(Rare::Timeout {
         psn,
         retries_left: 0,
+        // 4.096 us x 2^14.
+        after: Span::from_ps(4_096_000 << 14),
     });
     expected.push(Rare::State(State::Error));
     expected.push(Rare::Failed {

@@ -64,6 +64,7 @@ impl Env for Pool {
         match event() {
             Deed::Request { .. } => self.requests += 1,
             Deed::Response { .. } => self.responses += 1,
+            Deed::Notification { .. } => {}
             Deed::Refused { why, .. } => {
                 self.refused[why as usize] += 1;
                 self.last = Some(why);
