@@ -1,6 +1,7 @@
 //! A report for people, in a hundred columns.
 
-use super::failure::{FailureReport, TryReport};
+mod failures;
+
 use super::latency::Latency;
 use super::table::{self, grid};
 use super::verdict::Judgement;
@@ -14,8 +15,6 @@ use std::fmt::Write;
 const WIDTH: usize = 100;
 /// How many hits of a fault are shown.
 const HITS: usize = 5;
-/// How many failures are shown.
-const FAILED: usize = 10;
 /// How many hosts and directions of links are shown one by one.
 const MEMBERS: usize = 16;
 /// How many runs that did not hold are shown in full after a table.
@@ -233,7 +232,7 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         run.seed
     )?;
     write_loads(out, run);
-    write_failures(out, run)?;
+    failures::write(out, run)?;
     write_members(out, run);
     for fault in &run.faults {
         write_fault(out, fault)?;
@@ -461,47 +460,6 @@ fn write_flows(out: &mut String, run: &Run) {
         ];
         section(out, &head, rounds, &[0]);
     }
-}
-
-/// Why requests failed: for each a line, then what was tried and what moved.
-fn write_failures(out: &mut String, run: &Run) -> std::fmt::Result {
-    if run.failures.is_empty() && run.more_failures == 0 {
-        return Ok(());
-    }
-    writeln!(out, "\nfailures")?;
-    for failure in run.failures.iter().take(FAILED) {
-        let load = failure.load.as_ref();
-        let load = load.map_or(String::new(), |load| format!("{load}, "));
-        let at = Unit::Span.show(failure.time_ps as f64);
-        writeln!(out, "  {load}{}, {at}: {}", failure.host, failure.line)?;
-        write_tries(out, failure)?;
-    }
-    let listed = run.failures.len();
-    match listed.saturating_sub(FAILED) as u64 + run.more_failures {
-        0 => Ok(()),
-        more => writeln!(out, "  ... and {more} more"),
-    }
-}
-
-fn write_tries(out: &mut String, failure: &FailureReport) -> std::fmt::Result {
-    let span = |ps: u64| Unit::Span.show(ps as f64);
-    let told = |t: &TryReport| match t.span_ps {
-        Some(ps) => format!("{} of {} at {}", t.what, span(ps), span(t.time_ps)),
-        None => format!("{} at {}", t.what, span(t.time_ps)),
-    };
-    let mut tries: Vec<_> = failure.tries.iter().map(told).collect();
-    if failure.earlier_tries {
-        tries.insert(0, "...".to_string());
-    }
-    if !tries.is_empty() {
-        wrap(out, &format!("tries: {}", tries.join(", ")), 6)?;
-    }
-    let counters = failure.counters.iter();
-    let counters: Vec<_> = counters.map(|(name, n)| format!("{name} {n}")).collect();
-    if !counters.is_empty() {
-        wrap(out, &format!("counters: {}", counters.join(", ")), 6)?;
-    }
-    Ok(())
 }
 
 fn write_members(out: &mut String, run: &Run) {
