@@ -64,6 +64,10 @@ impl PauseLog {
     }
 
     pub(super) fn add(&mut self, cause: PauseCause) {
+        if self.count == 0 {
+            // All the room at once, so that a run that has begun allocates no more.
+            self.records.reserve_exact(PauseLog::MOST);
+        }
         self.count += 1;
         if self.records.len() < PauseLog::MOST {
             self.records.push(cause);
