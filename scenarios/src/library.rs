@@ -27,6 +27,8 @@ library![
     "livelock",
     "loss-cliff",
     "loss-reaction",
+    "pfc-unfairness",
+    "pfc-victim",
     "push-vs-pull",
     "two-hosts"
 ];

@@ -218,6 +218,16 @@ metrics! {
         "Packets that found the output queue of a switch full.";
     DropsCorrupt = "drops.corrupt", Count, Link,
         "Packets that the next receiver dropped because the FCS did not match.";
+    DropsBuffer = "drops.buffer", Count, Link,
+        "Packets of lossy priorities that found the shared buffer of a switch full.";
+    DropsHeadroom = "drops.headroom", Count, Link,
+        "Packets of lossless priorities that found their headroom full: a lossless class lost a packet.";
+    DropsDown = "drops.link-down", Count, Link,
+        "Packets on a link, or waiting for it, when it went down.";
+    Pauses = "pauses", Count, Link,
+        "Pauses asked for by PFC frames on a direction of a link, repetitions included, summed over the priorities. They pause the other direction.";
+    Paused = "paused", Span, Link,
+        "How long a direction of a link was paused, of its priorities the one that was longest; of several directions, the one that was longest.";
     Frames = "frames", Count, Link,
         "Frames that went out.";
     Utilisation = "utilisation", Ratio, Link,
@@ -232,6 +242,8 @@ metrics! {
         "Virtual time at the end of the run.";
     Events = "events", Count, Run,
         "Events that the run took.";
+    Deadlock = "deadlock", Count, Run,
+        "1 if at the end queues waited for each other in a circle of pauses that nothing can end, 0 if not. A run with a deadlock has failed unless an expectation asks for it.";
 }
 
 impl Metric {

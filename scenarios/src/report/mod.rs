@@ -76,6 +76,9 @@ pub struct Run {
     pub hosts: Vec<HostReport>,
     /// What each direction of each link carried.
     pub links: Vec<WayReport>,
+    /// Queues that waited for each other at the end, each for the next one and the last for the first;
+    /// empty if there was no deadlock.
+    pub deadlock: Vec<StuckReport>,
     /// What each fault hit.
     pub faults: Vec<FaultReport>,
     /// What was recorded.
@@ -224,6 +227,10 @@ pub struct WayReport {
     pub utilisation: f64,
     /// The most bytes that waited at the output port.
     pub queue_max: u64,
+    /// Pauses asked for on it, repetitions included.
+    pub pauses: u64,
+    /// How long it was paused, in picoseconds, by priority.
+    pub paused_ps: [u64; 8],
     /// Packets lost.
     pub drops: Drops,
 }
@@ -237,8 +244,23 @@ pub struct Drops {
     pub queue: u64,
     /// By a wrong FCS.
     pub corrupt: u64,
-    /// Any other: too long for the link, or no way to the destination.
+    /// At a full shared buffer.
+    pub buffer: u64,
+    /// At full headroom, though their priority was lossless.
+    pub headroom: u64,
+    /// With the link, which went down.
+    pub down: u64,
+    /// Any other: too long for the link, no way to the destination, taken off by a watchdog.
     pub other: u64,
+}
+
+/// A queue that is part of a deadlock.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StuckReport {
+    /// The direction of a link that it waits for, which is paused.
+    pub link: String,
+    /// Its priority.
+    pub priority: u8,
 }
 
 /// What a fault hit.
@@ -345,10 +367,23 @@ impl Naks {
     }
 }
 
+impl WayReport {
+    /// How long it was paused in the priority that was longest, in picoseconds.
+    pub fn paused(&self) -> u64 {
+        self.paused_ps.into_iter().max().unwrap_or(0)
+    }
+}
+
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.fault + self.queue + self.corrupt + self.other
+        self.fault
+            + self.queue
+            + self.corrupt
+            + self.buffer
+            + self.headroom
+            + self.down
+            + self.other
     }
 }
 
@@ -510,6 +545,11 @@ impl Run {
             M::DropsFault => self.link(of, |w| w.drops.fault),
             M::DropsQueue => self.link(of, |w| w.drops.queue),
             M::DropsCorrupt => self.link(of, |w| w.drops.corrupt),
+            M::DropsBuffer => self.link(of, |w| w.drops.buffer),
+            M::DropsHeadroom => self.link(of, |w| w.drops.headroom),
+            M::DropsDown => self.link(of, |w| w.drops.down),
+            M::Pauses => self.link(of, |w| w.pauses),
+            M::Paused => self.ways(of).map(|w| w.paused() as f64).reduce(f64::max),
             M::Frames => self.link(of, |w| w.frames),
             M::Utilisation => self.ways(of).map(|w| w.utilisation).reduce(f64::max),
             M::QueueMax => self.ways(of).map(|w| w.queue_max as f64).reduce(f64::max),
@@ -517,6 +557,7 @@ impl Run {
             M::FaultSeen => self.fault(of, |f| f.seen),
             M::Time => Some(self.time_ps as f64),
             M::Events => Some(self.events as f64),
+            M::Deadlock => Some(f64::from(u8::from(!self.deadlock.is_empty()))),
         }
     }
 
@@ -550,10 +591,16 @@ impl Run {
         } as f64)
     }
 
-    /// True if it came to its end, no data was damaged, and all its expectations held.
+    fn expects(&self, metric: Metric) -> bool {
+        self.expectations.iter().any(|j| j.metric == metric)
+    }
+
+    /// True if it came to its end without a deadlock that no expectation asks for, no data was damaged,
+    /// and all its expectations held.
     pub fn held(&self) -> bool {
         self.ended != Ended::EventLimit
             && self.traffic.iter().all(|t| t.damaged == 0)
+            && (self.deadlock.is_empty() || self.expects(Metric::Deadlock))
             && self.expectations.iter().all(|j| j.held)
     }
 }

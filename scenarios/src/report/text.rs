@@ -231,6 +231,7 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         run.events,
         run.seed
     )?;
+    write_alarms(out, run)?;
     write_loads(out, run);
     failures::write(out, run)?;
     write_members(out, run);
@@ -254,6 +255,25 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         write_judgement(out, j)?;
     }
     write_skipped(out, run.skipped)
+}
+
+/// What a network that is to lose nothing must not do.
+fn write_alarms(out: &mut String, run: &Run) -> std::fmt::Result {
+    let lost: u64 = run.links.iter().map(|way| way.drops.headroom).sum();
+    if lost > 0 {
+        writeln!(
+            out,
+            "LOSSLESS PRIORITIES LOST {lost} packets: their headroom was full"
+        )?;
+    }
+    if let Some(first) = run.deadlock.first() {
+        out.push_str("DEADLOCK: each waits for the next one, for ever: ");
+        for stuck in &run.deadlock {
+            write!(out, "{} (priority {}), ", stuck.link, stuck.priority)?;
+        }
+        writeln!(out, "{}", first.link)?;
+    }
+    Ok(())
 }
 
 fn write_skipped(out: &mut String, skipped: usize) -> std::fmt::Result {
@@ -502,6 +522,27 @@ fn write_members(out: &mut String, run: &Run) {
     let head = ["link", "frames", "used", "longest queue", "drops"];
     section(out, &head, links.collect(), &[0, 4]);
     more(out, run.links.len(), "directions of links");
+    let is_paused = |way: &&WayReport| way.pauses > 0 || way.paused() > 0;
+    let paused = run.links.iter().filter(is_paused);
+    let number = paused.clone().count();
+    if number > 0 {
+        let rows = paused.take(MEMBERS).map(|way| {
+            let longest = way.paused();
+            let share = match run.time_ps {
+                0 => 0.0,
+                time => longest as f64 / time as f64,
+            };
+            vec![
+                way.name.clone(),
+                way.pauses.to_string(),
+                Unit::Span.show(longest as f64),
+                format!("{:.2}%", share * 100.0),
+            ]
+        });
+        let head = ["link", "pauses sent", "was paused", "of the time"];
+        section(out, &head, rows.collect(), &[0]);
+        more(out, number, "directions of links");
+    }
 }
 
 /// Drops with their causes.
@@ -511,6 +552,9 @@ fn drops(way: &WayReport) -> String {
         ("fault", d.fault),
         ("full queue", d.queue),
         ("bad FCS", d.corrupt),
+        ("full buffer", d.buffer),
+        ("full headroom (lossless!)", d.headroom),
+        ("link down", d.down),
         ("other", d.other),
     ]
     .into_iter()

@@ -322,6 +322,8 @@ mod tests {
             bytes: 10_000,
             utilisation: 0.5,
             queue_max: 0,
+            pauses: 0,
+            paused_ps: [0; 8],
             drops: Drops {
                 fault,
                 ..Drops::default()
@@ -366,6 +368,7 @@ mod tests {
                 })
                 .collect(),
             links: vec![way("h0->h1", drops), way("h1->h0", 0)],
+            deadlock: Vec::new(),
             faults: Vec::new(),
             captures: Vec::new(),
             expectations: Vec::new(),
@@ -399,6 +402,28 @@ mod tests {
             "equal to 95Gbps (goodput at link.loss = 0) within 10%"
         );
         assert_eq!(report.runs[0].expectations[3].measured, None);
+    }
+
+    #[test]
+    fn a_deadlock_fails_a_run_unless_an_expectation_asks_for_it() {
+        let plan = plan();
+        let mut run = run(&plan, 0, 95_000_000_000, 0);
+        assert!(run.held());
+        run.deadlock = ["a->b", "b->a"]
+            .map(|link| crate::report::StuckReport {
+                link: link.into(),
+                priority: 3,
+            })
+            .into();
+        assert!(!run.held());
+        let report = report("x", &plan, vec![run.clone(), run.clone()]);
+        let shown = text::render(&report, text::Detail::Full);
+        assert!(shown.contains(
+            "DEADLOCK: each waits for the next one, for ever: a->b (priority 3), b->a (priority 3), a->b\n"
+        ));
+        run.expectations = report.runs[0].expectations[..1].to_vec();
+        run.expectations[0].metric = Metric::Deadlock;
+        assert!(run.expectations[0].held && run.held());
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::build::{Built, Injected};
 use super::flows;
 use super::watch::Watch;
+use crate::format::topology::WayId;
 use crate::format::{Point, Scenario};
 use crate::report::latency::Recorder;
 use crate::report::{
     Counts, Drops, Ended, FaultReport, Hit, HostReport, Naks, NetworkSummary, Run, Status,
-    TrafficReport, WayReport,
+    StuckReport, TrafficReport, WayReport,
 };
 use softroce_sim::card::{self, Counters, Refusal};
 use softroce_sim::fabric::link::FRAME_OVERHEAD;
@@ -43,6 +44,7 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
             })
             .collect(),
         links: ways(scenario, network),
+        deadlock: deadlock(scenario, network),
         faults: built
             .faults
             .iter()
@@ -180,13 +182,17 @@ fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport
         .network
         .ways()
         .map(|way| {
-            let c = network.counters(super::build::channel(way));
+            let channel = super::build::channel(way);
+            let c = network.counters(channel);
             let rate = scenario.network.links[way.link].rate.0;
             let bits = (c.bytes + c.frames * u64::from(FRAME_OVERHEAD)) as f64 * 8.0;
             let drops = Drops {
                 fault: c.drops(DropCause::Fault),
                 queue: c.drops(DropCause::QueueFull),
                 corrupt: c.drops(DropCause::BadFcs),
+                buffer: c.drops(DropCause::BufferFull),
+                headroom: c.drops(DropCause::HeadroomFull),
+                down: c.drops(DropCause::LinkDown),
                 other: 0,
             };
             WayReport {
@@ -199,11 +205,31 @@ fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport
                     _ => (bits * 1e12 / rate as f64 / time as f64).min(1.0),
                 },
                 queue_max: c.queue_high_water,
+                pauses: c.by_priority.iter().map(|p| p.pauses_sent).sum(),
+                paused_ps: network.paused(channel).map(Span::as_ps),
                 drops: Drops {
                     other: c.all_drops() - drops.total(),
                     ..drops
                 },
             }
+        })
+        .collect()
+}
+
+/// The queues of a deadlock, by the names of the directions that they wait for.
+fn deadlock(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<StuckReport> {
+    let cycle = network.deadlock().map_or(Vec::new(), |d| d.cycle);
+    let name = |channel: ChannelId| {
+        scenario.network.way_name(WayId {
+            link: channel.link(),
+            way: channel.direction() as usize,
+        })
+    };
+    cycle
+        .iter()
+        .map(|stuck| StuckReport {
+            link: name(stuck.channel),
+            priority: stuck.priority,
         })
         .collect()
 }

@@ -238,6 +238,21 @@ impl<H: Host, O: Observer> Network<H, O> {
         &self.channels[channel.index()].counters
     }
 
+    /// How long a channel was paused up to now, by priority: what its counters have, and the pauses that
+    /// go on.
+    pub fn paused(&self, channel: ChannelId) -> [Span; 8] {
+        let c = &self.channels[channel.index()];
+        std::array::from_fn(|p| {
+            let before = c.counters.by_priority[p].paused;
+            match self.managed.gates.get(channel.index()) {
+                Some(gate) if !c.unpaused.contains(p as u8) => {
+                    before + self.medium.clock.since(gate.since(p as u8))
+                }
+                _ => before,
+            }
+        })
+    }
+
     /// Bytes that wait in the queue in front of a channel.
     pub fn queued_bytes(&self, channel: ChannelId) -> u64 {
         self.channels[channel.index()].queue.bytes()
