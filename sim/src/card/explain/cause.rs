@@ -495,7 +495,15 @@ impl fmt::Display for InvalidRequest {
             InvalidRequest::UnderWay => f.write_str("it begins while a message is under way"),
             InvalidRequest::Header => f.write_str("an extended header is missing"),
             InvalidRequest::Rights(asked) => {
-                write!(f, "the queue pair does not grant {asked}")
+                // A peer asks for one of these at a time.
+                let right = [
+                    (Access::REMOTE_WRITE, "write"),
+                    (Access::REMOTE_READ, "read"),
+                    (Access::REMOTE_ATOMIC, "atomic"),
+                ];
+                let name = right.into_iter().find(|&(right, _)| asked.allows(right));
+                let name = name.map_or("local", |(_, name)| name);
+                write!(f, "the queue pair does not grant remote {name} access")
             }
             InvalidRequest::Payload { len, mtu } => write!(
                 f,
