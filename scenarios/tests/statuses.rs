@@ -16,8 +16,17 @@ fn every_status() -> Value {
 
 /// What the file injects, and what must therefore be said: load, host that says it, operation, status,
 /// cause, and parts of the line. `{psn}` stands for the first PSN of the request, `{last}` for its last one.
+type Injected = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
 #[rustfmt::skip]
-const INJECTED: [(&str, &str, &str, &str, &str, &[&str]); 13] = [
+const INJECTED: [Injected; 13] = [
     ("send-bad-lkey", "h0", "SEND", "local-protection", "local-protection",
         &["element 0 (lkey ", "1024 bytes at ", "no memory region or window has key"]),
     ("ud-other-domain", "h0", "SEND", "local-operation", "address-handle",

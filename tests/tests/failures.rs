@@ -838,8 +838,8 @@ fn a_refusal_has_the_peers_reason() {
     let (line, _) = told(&all);
     assert_eq!(
         line,
-        "the peer refused PSN 40: NAK invalid request; at h1: refused: the queue pair does not grant local \
-         read, remote write"
+        "the peer refused PSN 40: NAK invalid request; at h1: refused: the queue pair does not grant \
+         remote write access"
     );
     let (_, theirs) = all[0].peer.as_ref().unwrap();
     assert_eq!(theirs.psn(), Some(psn(40)));
