@@ -58,6 +58,10 @@ fn hosts() -> &'static [&'static str] {
          operation = \"write-imm\"\nsize = 1\n",
         "[topology]\nkind = \"star\"\nhosts = 4\n[[traffic]]\npattern = \"parameter-server\"\n\
          operation = \"read\"\nsize = 1\nto = \"h0\"\n",
+        "[card]\ncongestion = \"fixed\"\nwindow = 4096\n[topology]\nkind = \"star\"\nhosts = 2\n\
+         [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"send\"\nsize = 1\n",
+        "[card]\ncongestion = \"dcqcn\"\n[topology]\nkind = \"star\"\nhosts = 2\n\
+         [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"send\"\nsize = 1\n",
         "[topology]\nkind = \"leaf-spine\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
          operation = \"send\"\nsize = 1\n",
     ]

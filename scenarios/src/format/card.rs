@@ -1,12 +1,14 @@
 //! `[card]`: the network cards of the hosts and how their queue pairs are set up.
 
 use super::choices::choices;
+use super::congestion;
 use super::diagnostic::{Sink, hint};
 use super::reader::Reader;
-use super::schema::{Key, Kind, Section};
+use super::schema::{Key, Kind, Section, joined};
 use super::topology::Network;
 use crate::units::{Size, Span};
 use softroce_sim::card::Profile;
+use softroce_sim::card::congestion::{CongestionControl, Notification};
 use softroce_sim::card::profile::{RXE, SPEC};
 
 choices! {
@@ -57,124 +59,128 @@ pub(super) static CARD: Section = Section {
     title: "[card]",
     about: "The card of every host, and the attributes its queue pairs are given.",
     named: Some("host"),
-    keys: &[
-        Key::with(
-            "mtu",
-            Kind::Size(256, 4096),
-            "1024",
-            "Path MTU, payload bytes a packet carries at most: 256, 512, 1024, 2048 or 4096. The two \
-             ends of a queue pair must agree.",
-        ),
-        Key::with(
-            "gid",
-            Kind::Choice(GidKind::NAMES),
-            "ipv4",
-            "Addresses: RoCEv2 over IPv4 or IPv6, or RoCEv1. The two ends of a queue pair must agree.",
-        ),
-        Key::with(
-            "profile",
-            Kind::Choice(Habits::NAMES),
-            "spec",
-            "Habits where cards differ: those of the specification, or of Linux' software card (rdma_rxe).",
-        ),
-        Key::with(
-            "timeout",
-            Kind::Count(0, 31),
-            "14",
-            "Local ACK timeout as an exponent: 4.096 us x 2^timeout (14: 67 ms); 0 waits for ever.",
-        ),
-        Key::with(
-            "retry-count",
-            Kind::Count(0, 7),
-            "7",
-            "Timeouts and sequence NAKs in a row, without progress, before the queue pair fails with \
-             `retry-exceeded`.",
-        ),
-        Key::with(
-            "rnr-retry",
-            Kind::Count(0, 7),
-            "7",
-            "RNR NAKs in a row before the queue pair fails with `rnr-retry-exceeded`; 7 is for ever.",
-        ),
-        Key::with(
-            "min-rnr-timer",
-            Kind::Count(0, 31),
-            "12",
-            "Code of the delay this card asks for in its RNR NAKs (1: 10 us, 12: 640 us, 0: 655 ms).",
-        ),
-        Key::with(
-            "max-rd-atomic",
-            Kind::Count(1, 128),
-            "16",
-            "READs and atomics a queue pair has outstanding at most, and answers at most.",
-        ),
-        Key::optional(
-            "ack-every",
-            Kind::Count(1, 65_536),
-            "32; 66 with profile `rxe`",
-            "A requester asks for an ACK with the last packet of each message and, within one, with \
-             every n-th packet.",
-        ),
-        Key::with(
-            "recovery",
-            Kind::Choice(Recovery::NAMES),
-            "go-back-n",
-            "What is sent again after a gap: everything from the lost packet on, or the whole message.",
-        ),
-        Key::with(
-            "ack-delay",
-            DELAY,
-            "0ps",
-            "From the arrival of a request until its ACK, or the first packet of its READ response, is ready.",
-        ),
-        Key::with(
-            "nak-delay",
-            DELAY,
-            "0ps",
-            "From the arrival of a packet after a gap until the NAK is ready to be sent.",
-        ),
-        Key::with(
-            "retransmit-delay",
-            DELAY,
-            "0ps",
-            "From the arrival of a NAK, or a timeout, until the first packet is sent again.",
-        ),
-        Key::with(
-            "doorbell-delay",
-            DELAY,
-            "0ps",
-            "From the posting of a request on an idle send queue until its first packet is ready.",
-        ),
-        Key::optional(
-            "credits",
-            Kind::Boolean,
-            "true; false with profile `rxe`",
-            "End-to-end credits: ACKs tell how many receives are posted, and a requester without \
-             credit sends one request at a time.",
-        ),
-        Key::with(
-            "priority",
-            Kind::Count(0, 7),
-            "3",
-            "Ethernet priority of requests.",
-        ),
-        Key::optional(
-            "ack-priority",
-            Kind::Count(0, 7),
-            "`priority`",
-            "Ethernet priority of ACKs, NAKs and READ responses.",
-        ),
-        Key::with(
-            "dscp",
-            Kind::Count(0, 63),
-            "26",
-            "DSCP of every packet it sends.",
-        ),
-    ],
+    keys: &KEYS,
 };
 
+const OWN: [Key; 18] = [
+    Key::with(
+        "mtu",
+        Kind::Size(256, 4096),
+        "1024",
+        "Path MTU, payload bytes a packet carries at most: 256, 512, 1024, 2048 or 4096. The two \
+     ends of a queue pair must agree.",
+    ),
+    Key::with(
+        "gid",
+        Kind::Choice(GidKind::NAMES),
+        "ipv4",
+        "Addresses: RoCEv2 over IPv4 or IPv6, or RoCEv1. The two ends of a queue pair must agree.",
+    ),
+    Key::with(
+        "profile",
+        Kind::Choice(Habits::NAMES),
+        "spec",
+        "Habits where cards differ: those of the specification, or of Linux' software card (rdma_rxe).",
+    ),
+    Key::with(
+        "timeout",
+        Kind::Count(0, 31),
+        "14",
+        "Local ACK timeout as an exponent: 4.096 us x 2^timeout (14: 67 ms); 0 waits for ever.",
+    ),
+    Key::with(
+        "retry-count",
+        Kind::Count(0, 7),
+        "7",
+        "Timeouts and sequence NAKs in a row, without progress, before the queue pair fails with \
+     `retry-exceeded`.",
+    ),
+    Key::with(
+        "rnr-retry",
+        Kind::Count(0, 7),
+        "7",
+        "RNR NAKs in a row before the queue pair fails with `rnr-retry-exceeded`; 7 is for ever.",
+    ),
+    Key::with(
+        "min-rnr-timer",
+        Kind::Count(0, 31),
+        "12",
+        "Code of the delay this card asks for in its RNR NAKs (1: 10 us, 12: 640 us, 0: 655 ms).",
+    ),
+    Key::with(
+        "max-rd-atomic",
+        Kind::Count(1, 128),
+        "16",
+        "READs and atomics a queue pair has outstanding at most, and answers at most.",
+    ),
+    Key::optional(
+        "ack-every",
+        Kind::Count(1, 65_536),
+        "32; 66 with profile `rxe`",
+        "A requester asks for an ACK with the last packet of each message and, within one, with \
+     every n-th packet.",
+    ),
+    Key::with(
+        "recovery",
+        Kind::Choice(Recovery::NAMES),
+        "go-back-n",
+        "What is sent again after a gap: everything from the lost packet on, or the whole message.",
+    ),
+    Key::with(
+        "ack-delay",
+        DELAY,
+        "0ps",
+        "From the arrival of a request until its ACK, or the first packet of its READ response, is ready.",
+    ),
+    Key::with(
+        "nak-delay",
+        DELAY,
+        "0ps",
+        "From the arrival of a packet after a gap until the NAK is ready to be sent.",
+    ),
+    Key::with(
+        "retransmit-delay",
+        DELAY,
+        "0ps",
+        "From the arrival of a NAK, or a timeout, until the first packet is sent again.",
+    ),
+    Key::with(
+        "doorbell-delay",
+        DELAY,
+        "0ps",
+        "From the posting of a request on an idle send queue until its first packet is ready.",
+    ),
+    Key::optional(
+        "credits",
+        Kind::Boolean,
+        "true; false with profile `rxe`",
+        "End-to-end credits: ACKs tell how many receives are posted, and a requester without \
+     credit sends one request at a time.",
+    ),
+    Key::with(
+        "priority",
+        Kind::Count(0, 7),
+        "3",
+        "Ethernet priority of requests.",
+    ),
+    Key::optional(
+        "ack-priority",
+        Kind::Count(0, 7),
+        "`priority`",
+        "Ethernet priority of ACKs, NAKs and READ responses.",
+    ),
+    Key::with(
+        "dscp",
+        Kind::Count(0, 63),
+        "26",
+        "DSCP of every packet it sends.",
+    ),
+];
+
+static KEYS: [Key; OWN.len() + congestion::KEYS.len()] = joined(OWN, congestion::KEYS);
+
 /// The card of one host.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Card {
     /// Path MTU: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
@@ -212,6 +218,10 @@ pub struct Card {
     pub ack_priority: u8,
     /// DSCP of what it sends.
     pub dscp: u8,
+    /// Congestion control of its queue pairs.
+    pub congestion: CongestionControl,
+    /// How it answers marked packets, if it does.
+    pub notification: Option<Notification>,
 }
 
 impl Card {
@@ -239,12 +249,19 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
     let base = Reader::new(&CARD, table, origin, "[card]", sink);
     let standard = card(&base);
     let mut cards = vec![standard; network.hosts.len()];
+    let mut own: Vec<Option<Reader<'_>>> = network.hosts.iter().map(|_| None).collect();
     for (entry, inner) in base.named() {
         let label = format!("[card.{}]", entry.key);
-        let reader = Reader::new(&CARD, inner, entry.node.origin, label, sink);
-        let own = card(&reader.inherit(table, "[card]"));
+        let reader = Reader::unchecked(&CARD, entry.node.origin, label.clone(), sink)
+            .inherit(inner, label)
+            .inherit(table, "[card]")
+            .checked();
+        let narrowed = card(&reader);
         match network.hosts.iter().position(|h| *h == entry.key) {
-            Some(n) => cards[n] = own,
+            Some(n) => {
+                cards[n] = narrowed;
+                own[n] = Some(reader);
+            }
             None => {
                 let hosts = network.hosts.iter().map(String::as_str);
                 let known: Vec<&str> = hosts.chain(CARD.keys.iter().map(|k| k.name)).collect();
@@ -254,6 +271,12 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
                     format!("there is no host \"{}\"{hint}", entry.key),
                 );
             }
+        }
+    }
+    for (n, host) in network.hosts.iter().enumerate() {
+        let reader = own[n].as_ref().unwrap_or(&base);
+        if let (true, Some(line)) = (sink.is_empty(), network.line_rate(n)) {
+            congestion::check(reader, &cards[n].congestion, host, line);
         }
     }
     let room = network.links.iter().map(|l| l.mtu.0);
@@ -283,10 +306,12 @@ fn card(reader: &Reader<'_>) -> Card {
     let priority = reader.get("priority");
     let habits: Habits = reader.get("profile");
     let profile = habits.profile();
+    let gid: GidKind = reader.get("gid");
+    let (congestion, notification) = congestion::read(reader, gid != GidKind::RoceV1);
     Card {
         mtu: u16::try_from(mtu.0).unwrap_or(4096),
         profile: habits,
-        gid: reader.get("gid"),
+        gid,
         timeout: reader.get("timeout"),
         retry_count: reader.get("retry-count"),
         rnr_retry: reader.get("rnr-retry"),
@@ -302,5 +327,7 @@ fn card(reader: &Reader<'_>) -> Card {
         priority,
         ack_priority: reader.opt("ack-priority").unwrap_or(priority),
         dscp: reader.get("dscp"),
+        congestion,
+        notification,
     }
 }

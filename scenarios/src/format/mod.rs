@@ -15,11 +15,13 @@
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
 //! | [`shape`], [`topology`], [`switch`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | [`congestion`] | of `[card]`: congestion control and notification |
 //! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
 //! | `flows`, `folder` | flows from a file, and where it is found |
 
 pub mod card;
 mod choices;
+pub mod congestion;
 pub mod diagnostic;
 mod document;
 pub mod expect;

@@ -39,17 +39,24 @@ impl<'a> Reader<'a> {
         sink: &'a Sink,
     ) -> Reader<'a> {
         let label = label.into();
-        let reader = Reader {
+        Reader {
             section,
             chain: vec![(table, label.clone())],
             origin,
             label,
             sink,
-        };
-        for entry in table.iter() {
-            reader.check_key(entry);
         }
-        reader
+        .checked()
+    }
+
+    /// Reports the keys that its own table should not have, given what it inherits.
+    pub(crate) fn checked(self) -> Reader<'a> {
+        if let Some(&(table, _)) = self.chain.first() {
+            for entry in table.iter() {
+                self.check_key(entry);
+            }
+        }
+        self
     }
 
     /// A reader with no table of its own yet, only what it will [`inherit`](Reader::inherit).
@@ -159,6 +166,13 @@ impl<'a> Reader<'a> {
     /// True if `name` is given.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
+    }
+
+    /// True if `name` is given in its own table, not inherited.
+    pub(crate) fn has_itself(&self, name: &str) -> bool {
+        self.chain
+            .first()
+            .is_some_and(|(t, _)| t.get(name).is_some())
     }
 
     /// The value as it stands in the document.

@@ -21,7 +21,7 @@ pub struct Section {
 }
 
 /// A key of a section.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// As it is written.
     pub name: &'static str,
@@ -142,6 +142,21 @@ impl Key {
             ..self
         }
     }
+}
+
+/// The keys of a section that are kept in two lists, one after the other. `N` is the sum of their lengths.
+pub const fn joined<const A: usize, const B: usize, const N: usize>(
+    first: [Key; A],
+    second: [Key; B],
+) -> [Key; N] {
+    assert!(N == A + B, "as long as both together");
+    let mut all = [first[0]; N];
+    let mut n = 0;
+    while n < N {
+        all[n] = if n < A { first[n] } else { second[n - A] };
+        n += 1;
+    }
+    all
 }
 
 impl Section {

@@ -115,6 +115,13 @@ impl Network {
         }
     }
 
+    /// Rate of the port of a host; `None` if it has no link.
+    pub fn line_rate(&self, host: usize) -> Option<Rate> {
+        let end = End::Host(host);
+        let link = self.links.iter().find(|l| l.a == end || l.b == end);
+        link.map(|l| l.rate)
+    }
+
     /// Every direction of every link.
     pub fn ways(&self) -> impl Iterator<Item = WayId> + '_ {
         (0..self.links.len()).flat_map(|link| [WayId { link, way: 0 }, WayId { link, way: 1 }])

@@ -156,8 +156,15 @@ pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Bui
     };
     let cqe = completions(scenario);
     let mut machines = Vec::new();
-    for ((node, card), cqe) in topology.hosts().iter().zip(&scenario.cards).zip(cqe) {
-        let card = card::Card::new(card_config(node, card), scenario.seed, routes.clone());
+    let hosts = topology.hosts().iter().zip(&scenario.cards);
+    for (n, ((node, card), cqe)) in hosts.zip(cqe).enumerate() {
+        // A host without a link sends nothing.
+        let line = scenario
+            .network
+            .line_rate(n)
+            .and_then(|r| Rate::from_bps(r.0));
+        let line = line.unwrap_or(Rate::from_gbps(100));
+        let card = card::Card::new(card_config(node, card, line), scenario.seed, routes.clone());
         machines.push(Machine::new(card, cqe).map_err(|source| RunError::Card {
             host: node.name.clone(),
             source,
@@ -198,7 +205,7 @@ fn completions(scenario: &Scenario) -> Vec<u32> {
     all.into_iter().map(|n| n.max(1)).collect()
 }
 
-fn card_config(node: &HostNode, card: &Card) -> CardConfig {
+fn card_config(node: &HostNode, card: &Card, line: Rate) -> CardConfig {
     CardConfig {
         encapsulation: match card.gid {
             GidKind::RoceV1 => Encapsulation::RoceV1,
@@ -208,6 +215,9 @@ fn card_config(node: &HostNode, card: &Card) -> CardConfig {
             Recovery::GoBackN => GO_BACK_N,
             Recovery::GoBack0 => GO_BACK_0,
         },
+        congestion: card.congestion,
+        notification: card.notification,
+        line_rate: line,
         ack_every: card.ack_every,
         credits: card.credits,
         ack_priority: Some(card.ack_priority),
