@@ -11,7 +11,6 @@ use super::link::{Channel, End};
 use super::medium::{Desk, Medium, Other, Source};
 use super::network::Network;
 use super::observer::{Observer, Sight};
-use super::routing::Flow;
 use super::topology::HostId;
 use crate::card::PriorityMask;
 use crate::time::Time;
@@ -104,13 +103,19 @@ impl<H: Host, O: Observer> Network<H, O> {
         // Even then the host may find that its deadline has moved on.
         let due = station.host.next_timeout() <= now
             && station.host.advance(now, &mut self.medium.desk(host));
-        self.settle(host);
+        self.ask_host(host);
         due
     }
 
+    /// As [`Network::settle`], where a call costs nothing that counts.
+    #[inline(never)]
+    pub(super) fn ask_host(&mut self, host: u32) {
+        self.settle(host);
+    }
+
     /// Asks a host what it has to send and what it waits for, after any call to it.
-    #[inline]
-    pub(super) fn settle(&mut self, host: u32) {
+    #[inline(always)]
+    fn settle(&mut self, host: u32) {
         let station = &mut self.hosts[host as usize];
         let now = self.medium.clock;
         let mut pending = station.host.pending();
@@ -172,18 +177,11 @@ impl<H: Host, O: Observer> Network<H, O> {
             return self.discard(ingress, slot, DropCause::HopLimit);
         }
         packet.hop_limit -= 1;
+        let (frame_len, priority) = (packet.frame_len, packet.priority);
         let flow = self.medium.flows.flow(packet.route.index());
         let Some(out) = self.forwarding.way(switch, flow) else {
-            return self.flood(ingress, switch, slot, flow);
+            return self.flood(ingress, switch, slot);
         };
-        self.leave(ingress, switch, out, slot);
-    }
-
-    /// Sends a packet out of a switch on a channel.
-    #[inline(always)]
-    fn leave(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
-        let packet = self.medium.packets.get(slot);
-        let (frame_len, priority) = (packet.frame_len, packet.priority);
         let channel = &mut self.channels[out as usize];
         if self.medium.is_too_long(channel, slot, frame_len) {
             return self.medium.discard(channel, out, slot, DropCause::TooLong);
@@ -195,17 +193,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         if channel.queue.waiting().is_empty() && channel.is_free(self.medium.clock) {
             return self.medium.transmit(channel, out, slot, frame_len);
         }
-        let packets = &mut self.medium.packets;
-        if !channel.queue.put(packets, slot, frame_len, priority) {
-            return self
-                .medium
-                .discard(channel, out, slot, DropCause::QueueFull);
-        }
-        let high_water = &mut channel.counters.queue_high_water;
-        *high_water = channel.queue.bytes().max(*high_water);
-        if !channel.awaited {
-            self.medium.wake(channel, out);
-        }
+        wait(&mut self.medium, channel, out, slot, frame_len, priority);
     }
 
     /// Hands a packet to the host it is for.
@@ -223,15 +211,6 @@ impl<H: Host, O: Observer> Network<H, O> {
         if self.hosts[host as usize].pipeline.is_some() {
             return self.take_in(channel, host, slot);
         }
-        self.hand_over(host, slot);
-    }
-
-    /// The host takes a packet.
-    #[inline(always)]
-    pub(super) fn hand_over(&mut self, host: u32, slot: u32) {
-        let medium = &mut self.medium;
-        let packet = medium.packets.get(slot);
-        let index = packet.route.index();
         medium.observer.on_deliver(
             medium.clock,
             HostId(host),
@@ -259,7 +238,9 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Sends a packet, for which a switch knows no way, on all ways but the one it came by, if the switch
     /// is to do so.
     #[cold]
-    fn flood(&mut self, ingress: u32, switch: u32, slot: u32, flow: Flow) {
+    fn flood(&mut self, ingress: u32, switch: u32, slot: u32) {
+        let route = self.medium.packets.get(slot).route;
+        let flow = self.medium.flows.flow(route.index());
         let back = ingress ^ 1;
         let is_way = |&out: &u32, network: &Self| {
             let c = &network.channels[out as usize];
@@ -283,6 +264,24 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.leave(ingress, switch, last, slot);
     }
 
+    /// Sends a packet out of a switch on one of the ways it floods.
+    fn leave(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
+        let (now, medium) = (self.medium.clock, &mut self.medium);
+        let packet = medium.packets.get(slot);
+        let (frame_len, priority) = (packet.frame_len, packet.priority);
+        let channel = &mut self.channels[out as usize];
+        if medium.is_too_long(channel, slot, frame_len) {
+            return medium.discard(channel, out, slot, DropCause::TooLong);
+        }
+        if channel.managed {
+            return self.enqueue(ingress, switch, out, slot);
+        }
+        if channel.queue.waiting().is_empty() && channel.is_free(now) {
+            return medium.transmit(channel, out, slot, frame_len);
+        }
+        wait(medium, channel, out, slot, frame_len, priority);
+    }
+
     /// Drops a packet whose bits are wrong, or that was on its way when its link went down.
     #[cold]
     fn discard_damaged(&mut self, channel: u32, slot: u32) {
@@ -299,6 +298,29 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub(super) fn discard(&mut self, channel: u32, slot: u32, cause: DropCause) {
         let c = &mut self.channels[channel as usize];
         self.medium.discard(c, channel, slot, cause);
+    }
+}
+
+/// Has a packet wait for a switch port that has nothing but tail drop.
+#[inline(always)]
+fn wait<O: Observer>(
+    medium: &mut Medium<O>,
+    channel: &mut Channel,
+    id: u32,
+    slot: u32,
+    frame_len: u16,
+    priority: u8,
+) {
+    if !channel
+        .queue
+        .put(&mut medium.packets, slot, frame_len, priority)
+    {
+        return medium.discard(channel, id, slot, DropCause::QueueFull);
+    }
+    let high_water = &mut channel.counters.queue_high_water;
+    *high_water = channel.queue.bytes().max(*high_water);
+    if !channel.awaited {
+        medium.wake(channel, id);
     }
 }
 

@@ -128,7 +128,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             seed: config.seed,
         };
         for h in 0..network.hosts.len() {
-            network.settle(h as u32);
+            network.ask_host(h as u32);
         }
         Ok(network)
     }
@@ -225,7 +225,7 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// Asks a host again what it has to send and what it waits for.
     pub fn kick(&mut self, host: HostId) {
-        self.settle(host.0);
+        self.ask_host(host.0);
     }
 
     /// What the network was built from.

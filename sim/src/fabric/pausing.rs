@@ -340,7 +340,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             return;
         }
         match channel.from {
-            End::Host(host) => self.settle(host),
+            End::Host(host) => self.ask_host(host),
             End::Switch(switch) => {
                 if !channel.awaited && !channel.queue.waiting().and(channel.ready()).is_empty() {
                     self.serve(switch, id);

@@ -224,7 +224,10 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
         }
         self.next_service(host);
-        self.hand_over(host, slot);
+        // Out of the way, so that the packet comes to the host itself.
+        let pipeline = self.hosts[host as usize].pipeline.take();
+        self.come_in(downlink, slot);
+        self.hosts[host as usize].pipeline = pipeline;
         true
     }
 

@@ -100,7 +100,13 @@ impl<H: Host, O: Observer> Network<H, O> {
         if way.down {
             return self.medium.discard(way, channel, slot, DropCause::LinkDown);
         }
-        let to = way.to;
+        self.come_in(channel, slot);
+    }
+
+    /// A packet comes to the end of a channel other than by the channel's own event.
+    #[cold]
+    pub(in crate::fabric) fn come_in(&mut self, channel: u32, slot: u32) {
+        let to = self.channels[channel as usize].to;
         self.arrive(channel, to, slot);
     }
 
