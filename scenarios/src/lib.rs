@@ -12,6 +12,7 @@
 //! | `path` | ways between hosts, and how long an empty network takes |
 //! | [`inspect`] | captures from any card |
 //! | `pingpong` | a first conversation between two processes (Linux) |
+//! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
 
 pub mod cli;
@@ -26,3 +27,4 @@ pub mod pingpong;
 pub mod report;
 pub mod run;
 pub mod units;
+mod warning;

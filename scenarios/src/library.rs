@@ -24,12 +24,16 @@ library![
     "allreduce-ring",
     "every-status",
     "incast",
+    "link-flap",
     "livelock",
     "loss-cliff",
     "loss-reaction",
+    "pfc-deadlock",
+    "pfc-storm",
     "pfc-unfairness",
     "pfc-victim",
     "push-vs-pull",
+    "slow-receiver",
     "two-hosts"
 ];
 

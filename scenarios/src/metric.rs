@@ -28,6 +28,10 @@ pub enum Scope {
     Card,
     /// A link or one direction of it.
     Link,
+    /// A link, one direction of it, or one priority of either: `s0->h1/3`.
+    Queue,
+    /// A host.
+    Host,
     /// A fault.
     Fault,
     /// The run as a whole.
@@ -224,16 +228,44 @@ metrics! {
         "Packets of lossless priorities that found their headroom full: a lossless class lost a packet.";
     DropsDown = "drops.link-down", Count, Link,
         "Packets on a link, or waiting for it, when it went down.";
-    Pauses = "pauses", Count, Link,
+    DropsWatchdog = "drops.watchdog", Count, Link,
+        "Packets of lossless priorities that were dropped because a watchdog took the port for stuck.";
+    DropsReceiver = "drops.receiver", Count, Link,
+        "Packets that found the receive pipeline of their host full.";
+    DropsNoRoute = "drops.no-route", Count, Link,
+        "Packets for a host that cannot be reached, or that a switch has flooded to a host they are not for.";
+    DropsHops = "drops.hop-limit", Count, Link,
+        "Packets whose hop limit ran out: they went in circles.";
+    DropsLossless = "drops.lossless", Count, Link,
+        "Packets that switches dropped though their priority is lossless: `drops.headroom` and `drops.watchdog`.";
+    Pauses = "pauses", Count, Queue,
         "Pauses asked for by PFC frames on a direction of a link, repetitions included, summed over the priorities. They pause the other direction.";
-    Paused = "paused", Span, Link,
+    PausesReceived = "pauses.received", Count, Queue,
+        "Pauses that came for a direction of a link, repetitions included, summed over the priorities.";
+    PfcFrames = "pfc-frames", Count, Link,
+        "PFC frames that went out, pauses and ends of pauses alike.";
+    Paused = "paused", Span, Queue,
         "How long a direction of a link was paused, of its priorities the one that was longest; of several directions, the one that was longest.";
+    PausedShare = "paused.share", Ratio, Queue,
+        "The same as a share of the run.";
+    PausedTotal = "paused.total", Span, Queue,
+        "How long directions of links were paused, all directions and priorities added up.";
+    PausedDirections = "paused.directions", Count, Queue,
+        "Directions of links that were paused at all.";
+    PausedSpread = "paused.spread", Ratio, Queue,
+        "Jain's index of the pauses of the directions that were paused at all: 1 if all were for as long, 1/n if one of n was paused for nearly all the time.";
+    Storms = "storms", Count, Queue,
+        "How often a watchdog took a port for stuck.";
     Frames = "frames", Count, Link,
         "Frames that went out.";
     Utilisation = "utilisation", Ratio, Link,
         "Share of the link's time that frames, preambles and gaps took, up to the end of the run; without `of`, of the busiest direction.";
-    QueueMax = "queue.max", Size, Link,
-        "The most bytes that waited at the output port.";
+    QueueMax = "queue.max", Size, Queue,
+        "The most bytes that waited at the output port; of one priority only where a switch does more than tail drop.";
+    ReceiverMax = "receiver.max", Size, Host,
+        "The most bytes that waited in the receive pipeline of a host; without `of`, of any.";
+    ReceiverMisses = "receiver.misses", Count, Host,
+        "Packets whose translation a card had to fetch.";
     FaultHits = "faults.hits", Count, Fault,
         "Packets that a fault picked.";
     FaultSeen = "faults.seen", Count, Fault,
@@ -242,6 +274,10 @@ metrics! {
         "Virtual time at the end of the run.";
     Events = "events", Count, Run,
         "Events that the run took.";
+    VictimPauses = "victim-pauses", Count, Traffic,
+        "Pauses on the way of a load that were for a queue it does not meet, of the first 4096 of the run: with any it is a victim.";
+    Warnings = "warnings", Count, Run,
+        "Warnings about a set-up that cannot do what it says.";
     Deadlock = "deadlock", Count, Run,
         "1 if at the end queues waited for each other in a circle of pauses that nothing can end, 0 if not. A run with a deadlock has failed unless an expectation asks for it.";
 }

@@ -63,7 +63,10 @@ fn hosts() -> &'static [&'static str] {
         "[card]\ncongestion = \"dcqcn\"\n[topology]\nkind = \"star\"\nhosts = 2\n\
          [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"send\"\nsize = 1\n",
         "[topology]\nkind = \"leaf-spine\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
-         operation = \"send\"\nsize = 1\n",
+         operation = \"send\"\nsize = 1\n[[route]]\nswitch = \"leaf0\"\nto = \"h0\"\naction = \"flood\"\n\
+         [[link-event]]\nlink = \"leaf0-spine0\"\nat = 0\n",
+        "[topology]\nkind = \"star\"\nhosts = 2\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+         operation = \"send\"\nsize = 1\n[[route]]\nswitch = \"s0\"\nto = \"h0\"\nvia = \"h0-s0\"\n",
     ]
 }
 
@@ -77,6 +80,9 @@ fn every_key_of_the_reference_is_read() {
         ("[link]", "link."),
         ("[switch]", "switch."),
         ("[card]", "card."),
+        ("[receiver]", "receiver."),
+        ("[[route]]", "route.0."),
+        ("[[link-event]]", "link-event.0."),
         ("[[traffic]]", "traffic.0."),
         ("[[fault]]", "fault.0."),
         ("[[capture]]", "capture.0."),

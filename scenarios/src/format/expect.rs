@@ -164,6 +164,8 @@ pub enum Of {
     Host(usize),
     /// A link or a direction of it.
     Link(Vec<WayId>),
+    /// One priority of a link or a direction of it.
+    Queue(Vec<WayId>, u8),
     /// A fault, by its index.
     Fault(usize),
 }
@@ -278,6 +280,17 @@ pub(super) fn find_of(scenario: &Scenario, metric: Metric, name: &str) -> Result
             host.map(Of::Host)
         }),
         Scope::Link => network.find(name).map(Of::Link),
+        Scope::Queue => match name.rsplit_once('/') {
+            None => network.find(name).map(Of::Link),
+            Some((link, priority)) => {
+                let priority = priority.parse().ok().filter(|&p: &u8| p < 8);
+                let Some(priority) = priority else {
+                    return Err("has no priority from 0 to 7 after its \"/\"".into());
+                };
+                network.find(link).map(|ways| Of::Queue(ways, priority))
+            }
+        },
+        Scope::Host => network.hosts.iter().position(|h| h == name).map(Of::Host),
         Scope::Fault => scenario
             .faults
             .iter()
@@ -296,10 +309,11 @@ pub(super) fn find_of(scenario: &Scenario, metric: Metric, name: &str) -> Result
                     .chain(network.hosts.iter().map(String::as_str))
                     .collect(),
             ),
-            Scope::Link => (
+            Scope::Link | Scope::Queue => (
                 "a link or a direction",
                 links.keys().map(String::as_str).collect(),
             ),
+            Scope::Host => ("a host", network.hosts.iter().map(String::as_str).collect()),
             Scope::Fault => (
                 "a fault",
                 scenario.faults.iter().map(|f| f.name.as_str()).collect(),

@@ -380,8 +380,9 @@ impl Field for LinkNames {
     }
 }
 
-fn ways(reader: &Reader<'_>, network: &Network) -> Vec<WayId> {
-    let LinkNames(names) = reader.get("link");
+/// The directions of the links that `key` names, in order.
+pub(super) fn ways(reader: &Reader<'_>, key: &'static str, network: &Network) -> Vec<WayId> {
+    let LinkNames(names) = reader.get(key);
     let mut ways = Vec::new();
     for name in names {
         match network.find(&name) {
@@ -395,7 +396,7 @@ fn ways(reader: &Reader<'_>, network: &Network) -> Vec<WayId> {
                     }
                     hint => hint,
                 };
-                reader.say("link", format!("names no link \"{name}\"{hint}"));
+                reader.say(key, format!("names no link \"{name}\"{hint}"));
             }
         }
     }
@@ -436,7 +437,7 @@ pub(super) fn read(
         };
         all.push(Fault {
             name,
-            ways: ways(&reader, network),
+            ways: ways(&reader, "link", network),
             filter: filter(&reader, traffic),
             pick,
             action: match reader.get("action") {
@@ -511,7 +512,7 @@ pub(super) fn read_captures(root: &Reader<'_>, network: &Network, sink: &Sink) -
         let name = super::scenario::name(&reader, n, "capture", all.iter().map(|c| &c.name));
         all.push(Capture {
             name,
-            ways: ways(&reader, network),
+            ways: ways(&reader, "link", network),
             packets: reader.opt("packets"),
         });
     }

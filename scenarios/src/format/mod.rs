@@ -14,7 +14,7 @@
 //! | [`schema`] | every key with kind, limits, default and meaning: the reference is printed from it |
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
-//! | [`shape`], [`topology`], [`switch`], [`card`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | [`shape`], [`topology`], [`switch`], [`card`], [`receiver`], [`event`], [`traffic`], [`fault`], [`expect`] | one file per section |
 //! | [`congestion`] | of `[card]`: congestion control and notification |
 //! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
 //! | `flows`, `folder` | flows from a file, and where it is found |
@@ -24,6 +24,7 @@ mod choices;
 pub mod congestion;
 pub mod diagnostic;
 mod document;
+pub mod event;
 pub mod expect;
 pub mod fault;
 mod flows;
@@ -32,6 +33,7 @@ mod path;
 pub mod pattern;
 mod points;
 mod reader;
+pub mod receiver;
 pub mod request;
 pub mod scenario;
 pub mod schema;

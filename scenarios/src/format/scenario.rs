@@ -4,10 +4,12 @@ use super::card::{self, Card};
 use super::choices::choices;
 use super::diagnostic::{Origin, Sink};
 use super::document::{Table, Value};
+use super::event::{self, LinkEvent, Route};
 use super::expect::{self, Expectation};
 use super::fault::{self, Capture, Fault};
 use super::folder::Folder;
 use super::reader::Reader;
+use super::receiver::{self, Receiver};
 use super::request::Transport;
 use super::schema::{Key, Kind, Section};
 use super::shape;
@@ -74,7 +76,8 @@ pub(super) static ROOT: Section = Section {
             "sample",
             Kind::Span(1, 1_000_000_000_000_000),
             "never",
-            "How often the goodput of each load is noted in NAME-series.csv, in a folder for results.",
+            "How often the goodput of each load is noted in NAME-series.csv, and what waits and is paused in \
+             NAME-queues.csv, in a folder for results.",
         ),
         Key::optional(
             "flow-table",
@@ -107,6 +110,24 @@ pub(super) static ROOT: Section = Section {
             Kind::Table(&card::CARD),
             "its defaults",
             "The cards.",
+        ),
+        Key::optional(
+            "receiver",
+            Kind::Table(&receiver::RECEIVER),
+            "at once",
+            "How hosts take in packets.",
+        ),
+        Key::optional(
+            "route",
+            Kind::Tables(&event::ROUTE),
+            "shortest paths",
+            "Where switches send packets.",
+        ),
+        Key::optional(
+            "link-event",
+            Kind::Tables(&event::LINK_EVENT),
+            "always up",
+            "Links that go down.",
         ),
         Key::required("traffic", Kind::Tables(&traffic::TRAFFIC), "The load."),
         Key::optional(
@@ -163,6 +184,12 @@ pub struct Scenario {
     pub network: Network,
     /// The card of each host, in the order of the hosts.
     pub cards: Vec<Card>,
+    /// How each host takes in packets; `None` for at once.
+    pub receivers: Vec<Option<Receiver>>,
+    /// Where switches send packets, if not on shortest paths.
+    pub routes: Vec<Route>,
+    /// Links that go down.
+    pub link_events: Vec<LinkEvent>,
     /// The loads.
     pub traffic: Vec<Traffic>,
     /// What goes wrong.
@@ -180,6 +207,9 @@ pub(super) fn read(document: &Table, folder: &Folder, sink: &Sink) -> Scenario {
     let _: u32 = root.get("schema");
     let network = topology::read(&root, sink);
     let cards = card::read(&root, &network, sink);
+    let receivers = receiver::read(&root, &network, sink);
+    let routes = event::read_routes(&root, &network, sink);
+    let link_events = event::read(&root, &network, sink);
     let traffic = traffic::read(&root, &network, folder, sink);
     if traffic.is_empty() && !root.has("traffic") {
         sink.say(
@@ -205,6 +235,9 @@ pub(super) fn read(document: &Table, folder: &Folder, sink: &Sink) -> Scenario {
         payload,
         network,
         cards,
+        receivers,
+        routes,
+        link_events,
         traffic,
         faults,
         captures,

@@ -225,7 +225,9 @@ impl fmt::Display for Kind {
             Kind::Priorities => f.write_str("a priority from 0 to 7, or a list of them"),
             Kind::Weights => f.write_str("a list of eight integers from 0 to 255"),
             Kind::Metric => f.write_str("a metric"),
-            Kind::Of => f.write_str("the name of a load, host, link, direction or fault"),
+            Kind::Of => f.write_str(
+                "the name of a load, host, link, direction, priority of one (`h0->s0/3`) or fault",
+            ),
             Kind::Operand(_) => f.write_str("a value, or a table that says where to get it"),
             Kind::Operands(_) => f.write_str("a list of two: the least and the most"),
             Kind::Points => f.write_str("a table of paths and values"),
@@ -249,6 +251,8 @@ pub fn metrics() -> String {
             Scope::Traffic => "a load",
             Scope::Card => "a load or a host",
             Scope::Link => "a link or a direction",
+            Scope::Queue => "a link or a direction, or a priority of it (`h0->s0/3`)",
+            Scope::Host => "a host",
             Scope::Fault => "a fault",
             Scope::Run => "-",
         };

@@ -94,6 +94,19 @@ pub(super) static SWITCH: Section = Section {
             "half the pause",
             "After how long a pause is asked for again.",
         ),
+        Key::with(
+            "pfc-watchdog",
+            Kind::Span(0, 1_000_000_000_000_000),
+            "0ps",
+            "A port that has been paused for so long, with something waiting, is taken for stuck: what waits \
+             there and what comes for it is dropped, and its pauses are ignored. 0 is never.",
+        ),
+        Key::with(
+            "pfc-restore",
+            Kind::Span(1, 1_000_000_000_000_000),
+            "200ms",
+            "A port that was taken for stuck is trusted again when no pause has come for so long.",
+        ),
         Key::optional(
             "ecn-kmin",
             BYTES,
@@ -172,6 +185,17 @@ pub struct Pfc {
     pub quanta: u16,
     /// After how long it is asked for again.
     pub refresh: Option<Span>,
+    /// What is done about ports that are paused for too long.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// When a port is taken for stuck, and when it is trusted again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Watchdog {
+    /// For how long it has been paused.
+    pub after: Span,
+    /// For how long no pause has come.
+    pub restore: Span,
 }
 
 /// When a sender is paused.
@@ -260,6 +284,8 @@ fn pfc(reader: &Reader<'_>) -> Option<Pfc> {
             "headroom",
             "pfc-quanta",
             "pfc-refresh",
+            "pfc-watchdog",
+            "pfc-restore",
         ];
         without(&names, "lossless");
         return None;
@@ -280,6 +306,11 @@ fn pfc(reader: &Reader<'_>) -> Option<Pfc> {
             Threshold::Share(own.unwrap_or(Ratio::EIGHTH))
         }
     };
+    let after: Span = reader.get("pfc-watchdog");
+    let restore = reader.get("pfc-restore");
+    if reader.has("pfc-restore") && !reader.has("pfc-watchdog") {
+        reader.say("pfc-restore", "means nothing without \"pfc-watchdog\"");
+    }
     let Priorities(priorities) = reader.opt("lossless")?;
     Some(Pfc {
         priorities,
@@ -288,6 +319,7 @@ fn pfc(reader: &Reader<'_>) -> Option<Pfc> {
         headroom: reader.opt("headroom"),
         quanta: reader.get("pfc-quanta"),
         refresh: reader.opt("pfc-refresh"),
+        watchdog: (after > Span::ZERO).then_some(Watchdog { after, restore }),
     })
 }
 

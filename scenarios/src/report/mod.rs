@@ -8,6 +8,7 @@
 //! | [`failure`] | why requests failed |
 //! | [`latency`] | how latencies are gathered |
 //! | [`flows`] | flows of a load, rounds of a collective |
+//! | [`pauses`] | flow control: pauses, victims, deadlocks |
 //! | [`verdict`] | expectations against what was measured |
 //! | [`text`] | for people |
 //! | [`table`] | a sweep as a table, for people and as CSV |
@@ -15,6 +16,7 @@
 pub mod failure;
 pub mod flows;
 pub mod latency;
+pub mod pauses;
 pub mod table;
 pub mod text;
 pub mod verdict;
@@ -25,6 +27,7 @@ use crate::metric::{Metric, Unit};
 use failure::FailureReport;
 use flows::{CollectiveReport, FlowsReport, Slowdown};
 use latency::Latency;
+use pauses::{PriorityReport, ReceiverReport, StuckReport, VictimReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use verdict::Judgement;
@@ -79,6 +82,10 @@ pub struct Run {
     /// Queues that waited for each other at the end, each for the next one and the last for the first;
     /// empty if there was no deadlock.
     pub deadlock: Vec<StuckReport>,
+    /// Loads that were paused for queues they never meet.
+    pub victims: Vec<VictimReport>,
+    /// What in its set-up cannot do what it says.
+    pub warnings: Vec<String>,
     /// What each fault hit.
     pub faults: Vec<FaultReport>,
     /// What was recorded.
@@ -174,6 +181,9 @@ pub struct HostReport {
     pub name: String,
     /// What its card did.
     pub counts: Counts,
+    /// What its receive pipeline did, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<ReceiverReport>,
 }
 
 /// What queue pairs or a card did.
@@ -227,10 +237,11 @@ pub struct WayReport {
     pub utilisation: f64,
     /// The most bytes that waited at the output port.
     pub queue_max: u64,
-    /// Pauses asked for on it, repetitions included.
-    pub pauses: u64,
-    /// How long it was paused, in picoseconds, by priority.
-    pub paused_ps: [u64; 8],
+    /// PFC frames that went out.
+    pub pfc_frames: u64,
+    /// What happened in each priority in which something waited or was paused, at a switch with more than
+    /// tail drop.
+    pub priorities: Vec<PriorityReport>,
     /// Packets lost.
     pub drops: Drops,
 }
@@ -250,17 +261,16 @@ pub struct Drops {
     pub headroom: u64,
     /// With the link, which went down.
     pub down: u64,
-    /// Any other: too long for the link, no way to the destination, taken off by a watchdog.
+    /// At a port that a watchdog took for stuck, though their priority was lossless.
+    pub watchdog: u64,
+    /// At the full receive pipeline of their host.
+    pub receiver: u64,
+    /// With no way to the destination, or at a host they are not for.
+    pub no_route: u64,
+    /// By the hop limit.
+    pub hop_limit: u64,
+    /// Too long for the link.
     pub other: u64,
-}
-
-/// A queue that is part of a deadlock.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct StuckReport {
-    /// The direction of a link that it waits for, which is paused.
-    pub link: String,
-    /// Its priority.
-    pub priority: u8,
 }
 
 /// What a fault hit.
@@ -367,13 +377,6 @@ impl Naks {
     }
 }
 
-impl WayReport {
-    /// How long it was paused in the priority that was longest, in picoseconds.
-    pub fn paused(&self) -> u64 {
-        self.paused_ps.into_iter().max().unwrap_or(0)
-    }
-}
-
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
@@ -383,6 +386,10 @@ impl Drops {
             + self.buffer
             + self.headroom
             + self.down
+            + self.watchdog
+            + self.receiver
+            + self.no_route
+            + self.hop_limit
             + self.other
     }
 }
@@ -548,11 +555,31 @@ impl Run {
             M::DropsBuffer => self.link(of, |w| w.drops.buffer),
             M::DropsHeadroom => self.link(of, |w| w.drops.headroom),
             M::DropsDown => self.link(of, |w| w.drops.down),
-            M::Pauses => self.link(of, |w| w.pauses),
-            M::Paused => self.ways(of).map(|w| w.paused() as f64).reduce(f64::max),
+            M::DropsWatchdog => self.link(of, |w| w.drops.watchdog),
+            M::DropsReceiver => self.link(of, |w| w.drops.receiver),
+            M::DropsNoRoute => self.link(of, |w| w.drops.no_route),
+            M::DropsHops => self.link(of, |w| w.drops.hop_limit),
+            M::DropsLossless => self.link(of, |w| w.drops.headroom + w.drops.watchdog),
+            M::PfcFrames => self.link(of, |w| w.pfc_frames),
+            M::Pauses
+            | M::PausesReceived
+            | M::Paused
+            | M::PausedShare
+            | M::PausedTotal
+            | M::PausedDirections
+            | M::PausedSpread
+            | M::Storms
+            | M::QueueMax => self.queue(metric, of),
+            M::ReceiverMax => self.receivers(of).map(|r| r.most as f64).reduce(f64::max),
+            M::ReceiverMisses => Some(self.receivers(of).map(|r| r.misses).sum::<u64>() as f64),
+            M::VictimPauses => {
+                let own = |v: &&VictimReport| loads.iter().any(|l| l.name == v.load);
+                let pauses = self.victims.iter().filter(own).map(|v| v.pauses);
+                Some(pauses.sum::<u64>() as f64)
+            }
+            M::Warnings => Some(self.warnings.len() as f64),
             M::Frames => self.link(of, |w| w.frames),
             M::Utilisation => self.ways(of).map(|w| w.utilisation).reduce(f64::max),
-            M::QueueMax => self.ways(of).map(|w| w.queue_max as f64).reduce(f64::max),
             M::FaultHits => self.fault(of, |f| f.hits),
             M::FaultSeen => self.fault(of, |f| f.seen),
             M::Time => Some(self.time_ps as f64),
@@ -572,12 +599,32 @@ impl Run {
     fn ways<'a>(&'a self, of: &'a Of) -> Box<dyn Iterator<Item = &'a WayReport> + 'a> {
         match of {
             // Links are reported in the order of the network, forward before backward.
-            Of::Link(ways) => Box::new(
+            Of::Link(ways) | Of::Queue(ways, _) => Box::new(
                 ways.iter()
                     .filter_map(|&WayId { link, way }| self.links.get(link * 2 + way)),
             ),
             _ => Box::new(self.links.iter()),
         }
+    }
+
+    fn queue(&self, metric: Metric, of: &Of) -> Option<f64> {
+        let priority = match *of {
+            Of::Queue(_, priority) => Some(priority),
+            _ => None,
+        };
+        let queues = pauses::Queues {
+            run: self,
+            priority,
+        };
+        queues.measure(metric, self.ways(of))
+    }
+
+    fn receivers(&self, of: &Of) -> impl Iterator<Item = ReceiverReport> {
+        let hosts = match *of {
+            Of::Host(n) => self.hosts.get(n..=n).unwrap_or_default(),
+            _ => &self.hosts,
+        };
+        hosts.iter().filter_map(|h| h.receiver)
     }
 
     fn link(&self, of: &Of, f: fn(&WayReport) -> u64) -> Option<f64> {

@@ -3,6 +3,7 @@
 mod failures;
 
 use super::latency::Latency;
+use super::pauses;
 use super::table::{self, grid};
 use super::verdict::Judgement;
 use super::{Ended, FaultReport, Report, Run, Status, WayReport, show};
@@ -16,7 +17,7 @@ const WIDTH: usize = 100;
 /// How many hits of a fault are shown.
 const HITS: usize = 5;
 /// How many hosts and directions of links are shown one by one.
-const MEMBERS: usize = 16;
+pub(super) const MEMBERS: usize = 16;
 /// How many runs that did not hold are shown in full after a table.
 const FAILURES: usize = 3;
 
@@ -231,10 +232,11 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         run.events,
         run.seed
     )?;
-    write_alarms(out, run)?;
+    pauses::write_alarms(out, run)?;
     write_loads(out, run);
     failures::write(out, run)?;
     write_members(out, run);
+    pauses::write(out, run)?;
     for fault in &run.faults {
         write_fault(out, fault)?;
     }
@@ -255,25 +257,6 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         write_judgement(out, j)?;
     }
     write_skipped(out, run.skipped)
-}
-
-/// What a network that is to lose nothing must not do.
-fn write_alarms(out: &mut String, run: &Run) -> std::fmt::Result {
-    let lost: u64 = run.links.iter().map(|way| way.drops.headroom).sum();
-    if lost > 0 {
-        writeln!(
-            out,
-            "LOSSLESS PRIORITIES LOST {lost} packets: their headroom was full"
-        )?;
-    }
-    if let Some(first) = run.deadlock.first() {
-        out.push_str("DEADLOCK: each waits for the next one, for ever: ");
-        for stuck in &run.deadlock {
-            write!(out, "{} (priority {}), ", stuck.link, stuck.priority)?;
-        }
-        writeln!(out, "{}", first.link)?;
-    }
-    Ok(())
 }
 
 fn write_skipped(out: &mut String, skipped: usize) -> std::fmt::Result {
@@ -303,7 +286,7 @@ fn write_judgement(out: &mut String, j: &Judgement) -> std::fmt::Result {
 }
 
 /// A heading, and rows in columns under it; `left` are those to the left.
-fn section(out: &mut String, head: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
+pub(super) fn section(out: &mut String, head: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
     let mut all = vec![head.iter().map(|s| s.to_string()).collect()];
     all.extend(rows);
     out.push('\n');
@@ -522,27 +505,6 @@ fn write_members(out: &mut String, run: &Run) {
     let head = ["link", "frames", "used", "longest queue", "drops"];
     section(out, &head, links.collect(), &[0, 4]);
     more(out, run.links.len(), "directions of links");
-    let is_paused = |way: &&WayReport| way.pauses > 0 || way.paused() > 0;
-    let paused = run.links.iter().filter(is_paused);
-    let number = paused.clone().count();
-    if number > 0 {
-        let rows = paused.take(MEMBERS).map(|way| {
-            let longest = way.paused();
-            let share = match run.time_ps {
-                0 => 0.0,
-                time => longest as f64 / time as f64,
-            };
-            vec![
-                way.name.clone(),
-                way.pauses.to_string(),
-                Unit::Span.show(longest as f64),
-                format!("{:.2}%", share * 100.0),
-            ]
-        });
-        let head = ["link", "pauses sent", "was paused", "of the time"];
-        section(out, &head, rows.collect(), &[0]);
-        more(out, number, "directions of links");
-    }
 }
 
 /// Drops with their causes.
@@ -555,6 +517,10 @@ fn drops(way: &WayReport) -> String {
         ("full buffer", d.buffer),
         ("full headroom (lossless!)", d.headroom),
         ("link down", d.down),
+        ("watchdog (lossless!)", d.watchdog),
+        ("full receiver", d.receiver),
+        ("no route", d.no_route),
+        ("hop limit", d.hop_limit),
         ("other", d.other),
     ]
     .into_iter()
@@ -596,7 +562,7 @@ fn write_fault(out: &mut String, fault: &FaultReport) -> std::fmt::Result {
 }
 
 /// Writes `text` in lines that end before [`WIDTH`], each behind `indent` blanks.
-fn wrap(out: &mut String, text: &str, indent: usize) -> std::fmt::Result {
+pub(super) fn wrap(out: &mut String, text: &str, indent: usize) -> std::fmt::Result {
     let mut used = 0;
     for word in text.split_whitespace() {
         let width = word.chars().count();

@@ -245,6 +245,10 @@ pub fn name(scenario: &Scenario, of: &Of) -> Option<String> {
             [one, ..] => Some(network.links[one.link].name.clone()),
             [] => None,
         },
+        Of::Queue(ways, priority) => {
+            let link = name(scenario, &Of::Link(ways.clone()))?;
+            Some(format!("{link}/{priority}"))
+        }
     }
 }
 
@@ -322,8 +326,8 @@ mod tests {
             bytes: 10_000,
             utilisation: 0.5,
             queue_max: 0,
-            pauses: 0,
-            paused_ps: [0; 8],
+            pfc_frames: 0,
+            priorities: Vec::new(),
             drops: Drops {
                 fault,
                 ..Drops::default()
@@ -365,10 +369,13 @@ mod tests {
                 .map(|h| HostReport {
                     name: h.clone(),
                     counts: Counts::default(),
+                    receiver: None,
                 })
                 .collect(),
             links: vec![way("h0->h1", drops), way("h1->h0", 0)],
             deadlock: Vec::new(),
+            victims: Vec::new(),
+            warnings: Vec::new(),
             faults: Vec::new(),
             captures: Vec::new(),
             expectations: Vec::new(),
@@ -410,7 +417,7 @@ mod tests {
         let mut run = run(&plan, 0, 95_000_000_000, 0);
         assert!(run.held());
         run.deadlock = ["a->b", "b->a"]
-            .map(|link| crate::report::StuckReport {
+            .map(|link| crate::report::pauses::StuckReport {
                 link: link.into(),
                 priority: 3,
             })

@@ -18,7 +18,7 @@ use softroce_sim::fabric::machine::{self, FlowId, FlowSpec, Machine};
 use softroce_sim::fabric::{
     Action, ChannelId, Config, Direction, EcnSpec, Fault, Filter, Headroom, HostId, HostNode,
     LinkSpec, Network, Opcodes, Pattern, PayloadMode, PfcSpec, PsnFilter, Rate, Ratio, SwitchSpec,
-    Threshold, Topology,
+    Threshold, Topology, Watchdog,
 };
 use softroce_sim::random::Probability;
 use softroce_sim::time::Time;
@@ -99,6 +99,10 @@ fn switch_spec(switch: &Switch) -> SwitchSpec {
         },
         quanta: pfc.quanta,
         refresh: pfc.refresh,
+        watchdog: pfc.watchdog.map(|w| Watchdog {
+            after: w.after,
+            restore: w.restore,
+        }),
         ..PfcSpec::new(
             PriorityMask(pfc.priorities),
             match pfc.threshold {
@@ -174,6 +178,7 @@ pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Bui
     let mut network = Network::new(&topology, config, watch, |_, _| {
         machines.next().expect("a machine for each host")
     })?;
+    super::network::set_up(&mut network, scenario)?;
     let mut flows = Vec::new();
     for load in &scenario.traffic {
         flows.push(connect(&mut network, scenario, load)?);
@@ -428,7 +433,7 @@ const fn action(action: fault::Action) -> Action {
 }
 
 /// The same number as the thresholds of the simulator's random streams.
-fn probability(p: units::Probability) -> Probability {
+pub(super) fn probability(p: units::Probability) -> Probability {
     // A probability of the format is from 0 to 1.
     Probability::new(p.get()).unwrap_or(Probability::ZERO)
 }

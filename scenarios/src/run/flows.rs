@@ -268,7 +268,8 @@ impl Series {
     }
 }
 
-fn write(
+/// Writes a file.
+pub(super) fn write(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<(), RunError> {

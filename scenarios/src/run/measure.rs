@@ -2,13 +2,13 @@
 
 use super::build::{Built, Injected};
 use super::flows;
+use super::pauses;
 use super::watch::Watch;
-use crate::format::topology::WayId;
 use crate::format::{Point, Scenario};
 use crate::report::latency::Recorder;
 use crate::report::{
     Counts, Drops, Ended, FaultReport, Hit, HostReport, Naks, NetworkSummary, Run, Status,
-    StuckReport, TrafficReport, WayReport,
+    TrafficReport, WayReport,
 };
 use softroce_sim::card::{self, Counters, Refusal};
 use softroce_sim::fabric::link::FRAME_OVERHEAD;
@@ -38,13 +38,17 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
             .hosts
             .iter()
             .zip(network.hosts())
-            .map(|(name, machine)| HostReport {
+            .enumerate()
+            .map(|(n, (name, machine))| HostReport {
                 name: name.clone(),
                 counts: counts(&machine.card().counters()),
+                receiver: pauses::receiver(network, n),
             })
             .collect(),
         links: ways(scenario, network),
-        deadlock: deadlock(scenario, network),
+        deadlock: pauses::deadlock(scenario, network),
+        victims: pauses::victims(scenario, built),
+        warnings: crate::warning::of(scenario),
         faults: built
             .faults
             .iter()
@@ -193,6 +197,10 @@ fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport
                 buffer: c.drops(DropCause::BufferFull),
                 headroom: c.drops(DropCause::HeadroomFull),
                 down: c.drops(DropCause::LinkDown),
+                watchdog: c.drops(DropCause::Watchdog),
+                receiver: c.drops(DropCause::ReceiverFull),
+                no_route: c.drops(DropCause::NoRoute),
+                hop_limit: c.drops(DropCause::HopLimit),
                 other: 0,
             };
             WayReport {
@@ -205,31 +213,13 @@ fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport
                     _ => (bits * 1e12 / rate as f64 / time as f64).min(1.0),
                 },
                 queue_max: c.queue_high_water,
-                pauses: c.by_priority.iter().map(|p| p.pauses_sent).sum(),
-                paused_ps: network.paused(channel).map(Span::as_ps),
+                pfc_frames: c.pfc_frames,
+                priorities: pauses::priorities(network, channel),
                 drops: Drops {
                     other: c.all_drops() - drops.total(),
                     ..drops
                 },
             }
-        })
-        .collect()
-}
-
-/// The queues of a deadlock, by the names of the directions that they wait for.
-fn deadlock(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<StuckReport> {
-    let cycle = network.deadlock().map_or(Vec::new(), |d| d.cycle);
-    let name = |channel: ChannelId| {
-        scenario.network.way_name(WayId {
-            link: channel.link(),
-            way: channel.direction() as usize,
-        })
-    };
-    cycle
-        .iter()
-        .map(|stuck| StuckReport {
-            link: name(stuck.channel),
-            priority: stuck.priority,
         })
         .collect()
 }

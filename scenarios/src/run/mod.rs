@@ -7,8 +7,11 @@
 //! | `collective` | from a load to the members of a collective on their hosts |
 //! | `flows` | flows and rounds one by one, and the files that tell of them |
 //! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
+//! | `network` | receivers, routes and links that go down |
 //! | `measure` | from a network that has run to the report of the run |
 //! | `failures` | why requests failed, with the names of the scenario |
+//! | `pauses` | pauses, their victims, deadlocks |
+//! | `queues` | what waits and what is paused, over time |
 //! | `recordings` | which captures are made, and what their files are called |
 //! | `twins` | the runs without loss that goodput is compared with |
 
@@ -17,6 +20,9 @@ mod collective;
 mod failures;
 mod flows;
 mod measure;
+mod network;
+mod pauses;
+mod queues;
 mod recordings;
 mod twins;
 mod watch;
@@ -295,8 +301,8 @@ fn point_run(
     let scenario = &point.scenario;
     let mut built = build::build(scenario, recordings)?;
     let stop = Time::ZERO + scenario.stop;
-    let mut series = flows::Series::default();
-    let ended = sampled(&mut built, scenario, stop, &mut series, &mut part);
+    let mut samples = Samples::default();
+    let ended = sampled(&mut built, scenario, stop, &mut samples, &mut part);
     let table = |what: &str| {
         let name = tables.and_then(Path::file_name)?.to_string_lossy();
         Some(tables?.with_file_name(format!("{name}-{what}.csv")))
@@ -305,7 +311,10 @@ fn point_run(
         flows::write_table(scenario, &built, &path)?;
     }
     if let (Some(path), Some(_)) = (table("series"), scenario.sample) {
-        series.write(scenario, &path)?;
+        samples.series.write(scenario, &path)?;
+    }
+    if let (Some(path), Some(_)) = (table("queues"), scenario.sample) {
+        samples.queues.write(scenario, &path)?;
     }
     let mut run = measure::run(point, &built, ended);
     (run.failures, run.more_failures) = failures::of(scenario, &mut built);
@@ -322,30 +331,42 @@ fn point_run(
     Ok(Outcome::Run(Box::new(run)))
 }
 
-/// Runs to `stop`, with a sample of the goodput as often as the scenario asks for one.
+/// What is noted while a network runs.
+#[derive(Default)]
+struct Samples {
+    series: flows::Series,
+    queues: queues::Queues,
+}
+
+impl Samples {
+    fn note(&mut self, scenario: &Scenario, built: &build::Built) {
+        self.series.note(built);
+        self.queues.note(scenario, &built.network);
+    }
+}
+
+/// Runs to `stop`, with a sample of goodput and queues as often as the scenario asks for one.
 fn sampled(
     built: &mut build::Built,
     scenario: &Scenario,
     stop: Time,
-    series: &mut flows::Series,
+    samples: &mut Samples,
     part: &mut Part<'_>,
 ) -> Ended {
     if let Some(every) = scenario.sample {
         let mut at = Time::ZERO + every;
-        while at < stop && !series.is_full() {
-            match go(&mut built.network, scenario, at, part) {
-                Ended::Stop => series.note(built),
-                ended => {
-                    series.note(built);
-                    return ended;
-                }
+        while at < stop && !samples.series.is_full() {
+            let ended = go(&mut built.network, scenario, at, part);
+            samples.note(scenario, built);
+            if ended != Ended::Stop {
+                return ended;
             }
             at += every;
         }
     }
     let ended = go(&mut built.network, scenario, stop, part);
-    if scenario.sample.is_some() && !series.is_full() {
-        series.note(built);
+    if scenario.sample.is_some() && !samples.series.is_full() {
+        samples.note(scenario, built);
     }
     ended
 }

@@ -53,6 +53,7 @@ pub(super) fn asked(plan: &Plan) -> bool {
 fn can_lose(scenario: &Scenario) -> bool {
     let lossy = |p: &Probability| p.get() > 0.0;
     !scenario.faults.is_empty()
+        || !scenario.link_events.is_empty()
         || scenario
             .network
             .links
@@ -60,10 +61,11 @@ fn can_lose(scenario: &Scenario) -> bool {
             .any(|l| l.loss.iter().any(lossy))
 }
 
-/// The scenario without faults and loss, and without what does not bear on the goodput.
+/// The scenario without faults, loss and links that go down, and without what does not bear on the goodput.
 fn without_loss(scenario: &Scenario) -> Scenario {
     let mut twin = scenario.clone();
     twin.faults.clear();
+    twin.link_events.clear();
     twin.captures.clear();
     twin.expectations.clear();
     for link in &mut twin.network.links {

@@ -130,6 +130,11 @@ impl Card {
         Some(limiter.state(now))
     }
 
+    /// The route of what a connected queue pair sends; `None` if it is not connected.
+    pub fn qp_route(&self, number: QpNumber) -> Option<Route> {
+        self.routes.get(self.qp(number)?.path?.route)
+    }
+
     pub(super) fn index_of(&self, number: QpNumber) -> Option<usize> {
         let index = number.get().wrapping_sub(self.first_qp) as usize;
         (index < self.qps.len()).then_some(index)

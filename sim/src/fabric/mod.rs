@@ -22,6 +22,7 @@
 //! | [`deadlock`] | cycles of pauses, and what each pause was for |
 //! | [`ecn`] | when a packet is marked |
 //! | `schedule` | in which order queues are served |
+//! | `tracing` | the way that the packets of a route take |
 //! | `routing` | shortest paths, the flow that a route belongs to |
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
@@ -66,6 +67,7 @@ mod routing;
 mod schedule;
 pub mod switch;
 pub mod topology;
+mod tracing;
 pub mod watchdog;
 
 pub use capture::Capture;

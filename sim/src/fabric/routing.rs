@@ -103,18 +103,23 @@ impl Flows {
     #[cold]
     fn refresh(&mut self, index: usize) {
         self.table.refresh(&mut self.routes);
-        for route in &self.routes[self.flows.len()..] {
-            let at = self.hosts.binary_search_by_key(&route.dst, |h| h.0);
-            self.flows.push(Flow {
-                host: at.map_or(self.hosts.len() as u32, |i| self.hosts[i].1),
-                hash: hash(route),
-            });
+        for n in self.flows.len()..self.routes.len() {
+            self.flows.push(self.classify(&self.routes[n]));
         }
         assert!(
             index < self.flows.len(),
             "route {index} is not one of the {} in this network's table",
             self.flows.len()
         );
+    }
+
+    /// What switches know of a route.
+    pub(super) fn classify(&self, route: &Route) -> Flow {
+        let at = self.hosts.binary_search_by_key(&route.dst, |h| h.0);
+        Flow {
+            host: at.map_or(self.hosts.len() as u32, |i| self.hosts[i].1),
+            hash: hash(route),
+        }
     }
 
     /// What switches know of route number `index`, which was met.

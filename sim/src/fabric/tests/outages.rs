@@ -151,6 +151,14 @@ fn a_loop_ends_with_the_hop_limit() {
     assert_eq!(w.drops("s0", "s1", DropCause::HopLimit), 1);
     assert_eq!(w.net.counters(w.channel("s0", "s1")).frames, 32);
     assert_eq!(w.net.counters(w.channel("s1", "s0")).frames, 31);
+    // The way of a packet is told with every channel once.
+    let (from, to) = (
+        w.net.topology().hosts()[0].clone(),
+        w.net.topology().hosts()[1].clone(),
+    );
+    let route = crate::fabric::bare::route(&from, &to, 0xc000);
+    let around = [("h0", "s0"), ("s0", "s1"), ("s1", "s0")].map(|(a, b)| w.channel(a, b));
+    assert_eq!(w.net.trace(HostId::new(0), &route), around);
     let alien = Detour::Ports(vec![w.channel("s0", "s1")]);
     let error = w
         .net
