@@ -82,6 +82,12 @@ impl Buffer {
         self.lossless
     }
 
+    /// True if a threshold rises when others leave the pool.
+    #[inline]
+    pub(super) fn is_dynamic(&self) -> bool {
+        matches!(self.threshold, Threshold::Dynamic(_))
+    }
+
     /// Bytes of the pool in use.
     pub(super) fn used(&self) -> u64 {
         self.used
@@ -162,14 +168,22 @@ impl Buffer {
         from.headroom[p] > 0 || self.pooled(from.bytes[p]) > self.threshold(self.used)
     }
 
-    /// True if the sender of what came in may be let go.
+    /// True if the sender of what came in may be let go. Then what is in headroom moves into the pool.
     #[inline]
-    pub(super) fn is_relieved(&self, from: &Ingress, priority: u8) -> bool {
-        self.is_relieved_by(from, priority, 0, 0)
+    pub(super) fn relieves(&mut self, from: &mut Ingress, priority: u8) -> bool {
+        if !self.is_relieved_by(from, priority, 0, 0) {
+            return false;
+        }
+        let p = usize::from(priority & 7);
+        let moved = std::mem::take(&mut from.headroom[p]);
+        let count = from.bytes[p];
+        from.bytes[p] = count + moved;
+        self.used += self.pooled(count + moved) - self.pooled(count);
+        true
     }
 
     /// True if the sender could be let go once `gone` bytes of what it sent were gone, and `freed` of
-    /// the pool.
+    /// the pool: if all that is left, headroom included, fits in the pool and is below the threshold there.
     pub(super) fn is_relieved_by(
         &self,
         from: &Ingress,
@@ -178,13 +192,11 @@ impl Buffer {
         freed: u64,
     ) -> bool {
         let p = usize::from(priority & 7);
-        let (bytes, headroom) = (from.bytes[p], from.headroom[p]);
-        if headroom > gone {
-            return false;
-        }
-        let pooled = self.pooled(bytes.saturating_sub(gone - headroom));
-        let threshold = self.threshold(self.used.saturating_sub(freed));
-        pooled == 0 || pooled + self.resume <= threshold
+        let now = self.pooled(from.bytes[p]);
+        let left = self.pooled(from.waiting(priority).saturating_sub(gone));
+        // What moves out of headroom takes room in the pool.
+        let used = self.used.saturating_sub(freed) + left.saturating_sub(now);
+        used <= self.pool && (left == 0 || left + self.resume <= self.threshold(used))
     }
 }
 
@@ -273,7 +285,7 @@ mod tests {
         let mut relieved = None;
         for n in 0..33 {
             buffer.release(&mut port, 3, 1000);
-            if relieved.is_none() && buffer.is_relieved(&port, 3) {
+            if relieved.is_none() && buffer.relieves(&mut port, 3) {
                 relieved = Some((n, port.waiting(3)));
             }
         }

@@ -39,6 +39,9 @@ pub(super) struct Managed {
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     pub(super) buffer: Buffer,
+    /// Whom it has paused under a threshold that moves, by channel and priority, in the order in which it
+    /// did; some of them may have been let go since.
+    pub(super) held: Vec<(u32, u8)>,
     /// By DSCP.
     classes: Option<Box<[u8; 64]>>,
 }
@@ -125,6 +128,7 @@ impl Managed {
             })?;
             managed.switches.push(Switch {
                 buffer,
+                held: Vec::new(),
                 classes: node.spec.classes.map(Box::new),
             });
         }
@@ -263,9 +267,35 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         if lossless
             && managed.pausers[ingress as usize].off.contains(priority)
-            && node.buffer.is_relieved(from, priority)
+            && node.buffer.relieves(from, priority)
         {
             self.release(ingress, priority);
+        }
+        if !self.managed.switches[switch as usize].held.is_empty() {
+            self.review(switch);
+        }
+    }
+
+    /// Lets go those whose threshold has risen above what they have, because others have left the pool.
+    #[cold]
+    fn review(&mut self, switch: u32) {
+        let mut n = 0;
+        while let Some(&(channel, priority)) = self.managed.switches[switch as usize].held.get(n) {
+            let managed = &mut self.managed;
+            let node = &mut managed.switches[switch as usize];
+            if !managed.pausers[channel as usize].off.contains(priority) {
+                node.held.remove(n);
+                continue;
+            }
+            if node
+                .buffer
+                .relieves(&mut managed.ingresses[channel as usize], priority)
+            {
+                node.held.remove(n);
+                self.release(channel, priority);
+                continue;
+            }
+            n += 1;
         }
     }
 }
@@ -299,9 +329,12 @@ impl<H: Host, O: Observer> Network<H, O> {
             .on_queue(self.medium.clock, ChannelId(out), priority, egress.bytes[p]);
         if lossless
             && managed.pausers[ingress as usize].off.contains(priority)
-            && buffer.is_relieved(from, priority)
+            && buffer.relieves(from, priority)
         {
             self.release(ingress, priority);
+        }
+        if !self.managed.switches[switch as usize].held.is_empty() {
+            self.review(switch);
         }
     }
 }

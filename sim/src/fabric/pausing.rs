@@ -144,6 +144,12 @@ impl<H: Host, O: Observer> Network<H, O> {
             pauser.timer = true;
             self.medium.plan(due, Other::Refresh(channel));
         }
+        if let End::Switch(switch) = self.channels[channel as usize].to {
+            let node = &mut self.managed.switches[switch as usize];
+            if node.buffer.is_dynamic() && !node.held.contains(&(channel, priority)) {
+                node.held.push((channel, priority));
+            }
+        }
         self.ask(channel, PriorityMask::NONE.with(priority), true);
     }
 

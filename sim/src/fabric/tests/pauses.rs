@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fabric::pfc::{QUANTUM, response_quanta};
+use crate::fabric::{ReceiveSpec, Service};
 
 /// A PFC frame at 100 Gb/s, in picoseconds.
 const PFC: u64 = 84 * 80;
@@ -301,4 +302,46 @@ fn headroom_is_enough_at_the_worst_and_one_packet_less_is_not() {
         assert_eq!(worst(link, enough, payload, frames), 0, "{link:?}");
         assert_eq!(worst(link, enough - packet, payload, frames), 1, "{link:?}");
     }
+}
+
+#[test]
+fn who_is_paused_is_let_go_when_others_free_the_pool() {
+    // A port may have as much of the pool of 1 MB as is free: with three that is a quarter each, alone a
+    // half.
+    let pool = 1_000_000;
+    let pfc = PfcSpec {
+        threshold: Threshold::Dynamic(Ratio::new(1, 1).unwrap()),
+        headroom: Headroom::Bytes(60_000),
+        resume: 8192,
+        ..strict()
+    };
+    let switch = SwitchSpec {
+        buffer: pool + 5 * 60_000,
+        pfc: Some(pfc),
+        ..SwitchSpec::default()
+    };
+    let mut w = World::new(Topology::star(5, link(), switch).unwrap());
+    // h2 takes in nothing, so that what waits for it never goes.
+    let dead = ReceiveSpec {
+        stops: Some(Time::ZERO),
+        watchdog: None,
+        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(100)))
+    };
+    w.net.set_receiver(HostId::new(2), dead).unwrap();
+    // Half of what h0 sends waits for ever, the other half with what h1 and h3 send.
+    let (stuck, free) = (w.route(0, 2), w.route(0, 4));
+    w.send(
+        0,
+        (0..400).flat_map(|psn| [packet(stuck, psn), packet(free, psn)]),
+    );
+    w.send_numbered(1, 4, 2000);
+    w.send_numbered(3, 4, 2000);
+    let up = w.channel("h0", "s0");
+    w.net.run_until(at(150_000_000));
+    assert!(w.net.is_paused(up, 3));
+    w.net.run_until(at(2_000_000_000));
+    // Alone, h0 has room enough for all of it.
+    assert_eq!(w.psns(4).len(), 4400);
+    assert!(!w.net.is_paused(up, 3) && w.net.waiting_from(up, 3) > 300_000);
+    assert_eq!(w.net.deadlock(), None);
 }
