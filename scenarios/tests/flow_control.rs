@@ -406,6 +406,77 @@ fn victims_are_named_with_the_queue_they_suffer_for() {
 }
 
 #[test]
+fn a_slow_receiver_is_what_its_victim_suffers_for() {
+    let only = [
+        "--set",
+        "receiver.h0.page=4KiB",
+        "--set",
+        "receiver.h0.miss-time=1us",
+    ];
+    let (report, _) = run(library::find("slow-receiver").unwrap().text, &only);
+    let victims = list(&report["reports"][0]["runs"][0]["victims"]);
+    let [one] = victims else {
+        panic!("{victims:?}");
+    };
+    assert_eq!(one["load"], "victim");
+    assert_eq!(one["bottleneck"], "s0->h0");
+    assert_eq!(one["receiver"], true);
+    assert_eq!(one["chain"], serde_json::json!(["h1->s0", "s0->h0"]));
+}
+
+#[test]
+fn a_sweep_says_in_which_runs_something_was_wrong() {
+    let shown = softroce(&["run", "pfc-deadlock"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    let expected = "LOSSLESS PRIORITIES LOST packets in 1 of 3 runs\nDEADLOCK in 1 of 3 runs\n";
+    assert!(shown.contains(expected), "{shown}");
+    let csv = softroce(&["sweep", "pfc-deadlock", "--csv"]).stdout;
+    let csv = String::from_utf8(csv).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|l| l.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap();
+    let of = |name: &str| -> Vec<f64> {
+        let n = column(name);
+        rows[1..].iter().map(|r| r[n].parse().unwrap()).collect()
+    };
+    assert_eq!(of("deadlock"), [1.0, 0.0, 0.0]);
+    assert!(of("pauses").iter().all(|&n| n > 0.0));
+    let lost = of("drops.lossless");
+    assert!(lost[0] == 0.0 && lost[1] == 0.0 && lost[2] > 0.0);
+    let text =
+        incast("pfc-threshold = \"2MB\"") + "[sweep]\nlink.rate = [\"10Gbps\", \"100Gbps\"]\n";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, text).unwrap();
+    let shown = softroce(&["run", path.to_str().unwrap()]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(
+        shown.contains("\nWARNING in all runs: switch s0: all loads"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("paused\n") && !shown.contains("LOSSLESS"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn pause_times_are_spread_over_ports() {
+    // Two that send alike are paused alike, each about half of the time.
+    one(&format!(
+        "{}[[expect]]\nmetric = \"paused.directions\"\nequals = 2\n\
+         [[expect]]\nmetric = \"paused.spread\"\nbetween = [0.98, 1]\n\
+         [[expect]]\nmetric = \"paused.share\"\nbetween = [0.35, 0.55]\n\
+         [[expect]]\nmetric = \"paused.total\"\nequals = {{ metric = \"paused\", times = 2 }}\ntolerance = \"10%\"\n\
+         [[expect]]\nmetric = \"paused.total\"\nof = \"h0-s0\"\nequals = 0\n\
+         [[expect]]\nmetric = \"pauses\"\nof = \"s0->h1/3\"\nequals = {{ metric = \"pauses.received\", of = \"h1->s0/3\" }}\n\
+         tolerance = \"2%\"\nbecause = \"one may be under way\"\n\
+         [[expect]]\nmetric = \"queue.max\"\nof = \"s0->h0/3\"\nequals = {{ of = \"s0->h0\" }}\n\
+         [[expect]]\nmetric = \"queue.max\"\nof = \"s0->h0/5\"\nequals = 0\n",
+        incast("pfc-threshold = \"64KB\"")
+    ));
+}
+
+#[test]
 fn queues_and_pauses_are_sampled() {
     let text = incast("pfc-threshold = \"64KB\"");
     let dir = tempfile::tempdir().unwrap();

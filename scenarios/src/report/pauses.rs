@@ -155,6 +155,43 @@ pub(super) fn write_alarms(out: &mut String, run: &Run) -> std::fmt::Result {
     Ok(())
 }
 
+/// The same of a sweep, in how many of its runs.
+pub(super) fn write_sweep_alarms(out: &mut String, runs: &[Run]) -> std::fmt::Result {
+    let of = |n: usize| match n == runs.len() {
+        true => "all runs".to_string(),
+        false => format!("{n} of {} runs", runs.len()),
+    };
+    let mut told: Vec<&String> = Vec::new();
+    for warning in runs.iter().flat_map(|r| &r.warnings) {
+        if !told.contains(&warning) {
+            let n = runs.iter().filter(|r| r.warnings.contains(warning)).count();
+            wrap(out, &format!("WARNING in {}: {warning}", of(n)), 0)?;
+            told.push(warning);
+        }
+    }
+    let loses = |r: &&Run| {
+        r.links
+            .iter()
+            .any(|w| w.drops.headroom + w.drops.watchdog > 0)
+    };
+    let stuck = |r: &&Run| !r.deadlock.is_empty();
+    for (n, what) in [
+        (
+            runs.iter().filter(loses).count(),
+            "LOSSLESS PRIORITIES LOST packets",
+        ),
+        (runs.iter().filter(stuck).count(), "DEADLOCK"),
+    ] {
+        if n > 0 {
+            writeln!(out, "{what} in {}", of(n))?;
+        }
+    }
+    if !told.is_empty() || runs.iter().any(|r| loses(&r) || stuck(&r)) {
+        out.push('\n');
+    }
+    Ok(())
+}
+
 /// Pauses, those who suffered from them, and receivers that are not fast enough.
 pub(super) fn write(out: &mut String, run: &Run) -> std::fmt::Result {
     let span = |ps: u64| Unit::Span.show(ps as f64);

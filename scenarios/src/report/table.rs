@@ -17,6 +17,14 @@ const COLUMNS: &[(Value, &[&str])] = &[
     (Value::Metric(Metric::LatencyP99), &["latency", "p99"]),
 ];
 
+/// The columns for the network that are left out if all of them is 0.
+const FLOW_CONTROL: &[(Metric, &[&str])] = &[
+    (Metric::DropsLossless, &["drops", "loss-", "less"]),
+    (Metric::Pauses, &["pauses"]),
+    (Metric::PausedShare, &["paused"]),
+    (Metric::Deadlock, &["dead-", "lock"]),
+];
+
 /// What a column of a load shows.
 #[derive(Clone, Copy)]
 enum Value {
@@ -91,6 +99,19 @@ fn columns(report: &Report) -> Vec<Column> {
         of: Of::All,
     });
     columns.retain(|c| report.runs.iter().any(|r| c.measure(r).is_some()));
+    // What flow control did, where it did anything.
+    for (metric, heading) in FLOW_CONTROL {
+        let column = Column {
+            name: metric.to_string(),
+            heading: heading.iter().map(|s| s.to_string()).collect(),
+            value: Value::Metric(*metric),
+            of: Of::All,
+        };
+        let any = |r: &Run| column.measure(r).is_some_and(|n| n > 0.0);
+        if report.runs.iter().any(any) {
+            columns.push(column);
+        }
+    }
     columns
 }
 

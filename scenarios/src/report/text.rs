@@ -83,6 +83,7 @@ fn write_sweep(out: &mut String, report: &Report, detail: Detail) -> std::fmt::R
         }
         writeln!(out, "{} runs, seed {}\n", report.runs.len(), first.seed)?;
     }
+    pauses::write_sweep_alarms(out, &report.runs)?;
     out.push_str(&table::render(report));
     let mut by_index: BTreeMap<usize, Vec<(&Run, &Judgement)>> = BTreeMap::new();
     for run in &report.runs {
