@@ -198,6 +198,12 @@ impl Channel {
         self.free_at <= now
     }
 
+    /// True if nothing waits for it that it may send.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.waiting().and(self.ready()).is_empty()
+    }
+
     /// When the next frame may start.
     #[inline]
     pub(super) fn free_at(&self) -> Time {

@@ -13,6 +13,7 @@ use super::medium::Medium;
 use super::network::Network;
 use super::observer::{Observer, Sight};
 use super::pausing::{Gate, Pauser};
+use super::pfc::Threshold;
 use super::schedule::Scheduler;
 use super::topology::{Topology, TopologyError};
 use crate::card::PriorityMask;
@@ -42,6 +43,8 @@ pub(super) struct Switch {
     /// Whom it has paused under a threshold that moves, by channel and priority, in the order in which it
     /// did; some of them may have been let go since.
     pub(super) held: Vec<(u32, u8)>,
+    /// The most of the pool that was in use since they were last looked at.
+    peak: u64,
     /// By DSCP.
     classes: Option<Box<[u8; 64]>>,
 }
@@ -120,6 +123,12 @@ impl Managed {
             }
         }
         for (node, rooms) in switches.iter().zip(rooms) {
+            let held = match node.spec.pfc.map(|pfc| pfc.threshold) {
+                Some(Threshold::Dynamic(_)) => {
+                    rooms.len() * node.spec.lossless().0.count_ones() as usize
+                }
+                _ => 0,
+            };
             let buffer = Buffer::new(&node.spec, rooms.into_iter()).map_err(|error| {
                 TopologyError::Switch {
                     switch: node.name.clone(),
@@ -128,11 +137,28 @@ impl Managed {
             })?;
             managed.switches.push(Switch {
                 buffer,
-                held: Vec::new(),
+                // Room for all there can be, so that no pause allocates.
+                held: Vec::with_capacity(held),
+                peak: 0,
                 classes: node.spec.classes.map(Box::new),
             });
         }
         Ok(managed)
+    }
+}
+
+impl Switch {
+    /// True if so much of the pool has become free that those that are paused are to be looked at: some
+    /// packets, or with the last one that a port can send.
+    fn is_due(&mut self, last: bool) -> bool {
+        const STEP: u64 = 8192;
+        let used = self.buffer.used();
+        self.peak = self.peak.max(used);
+        let due = last || used + STEP <= self.peak;
+        if due {
+            self.peak = used;
+        }
+        due
     }
 }
 
@@ -271,7 +297,8 @@ impl<H: Host, O: Observer> Network<H, O> {
         {
             self.release(ingress, priority);
         }
-        if !self.managed.switches[switch as usize].held.is_empty() {
+        let node = &mut self.managed.switches[switch as usize];
+        if !node.held.is_empty() && node.is_due(self.channels[out as usize].is_idle()) {
             self.review(switch);
         }
     }
