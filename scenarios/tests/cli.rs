@@ -1,27 +1,10 @@
 //! The built program: what it prints where, and how it exits.
 
+mod common;
+
+use common::{file, softroce, text};
 use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-fn softroce(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-/// A file in a folder of its own, which lives as long as the first value.
-fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    std::fs::write(&path, content).unwrap();
-    (dir, path)
-}
+use std::process::{Command, Stdio};
 
 const GOOD: &str = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
                     operation = \"write\"\nsize = \"1KiB\"\n";

@@ -1,33 +1,12 @@
 //! Congestion control of `[card]`: what it does to a run, and what is refused by name.
 
-use serde_json::Value;
-use std::process::Command;
+mod common;
+
+use common::{run, text, with};
 
 const TWO: &str = "payload = \"counted\"\nstop = \"20ms\"\n[topology]\nkind = \"star\"\nhosts = 3\n\
     [link]\nrate = \"10Gbps\"\n[[traffic]]\nname = \"load\"\nfrom = [\"h1\", \"h2\"]\nto = \"h0\"\n\
     pattern = \"incast\"\noperation = \"write\"\nsize = \"1MB\"\n";
-
-fn command(verb: &str, settings: &[&str]) -> (Option<i32>, String, String) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    std::fs::write(&path, TWO).unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args([verb, path.to_str().unwrap()])
-        .args((verb == "run").then_some("--json"))
-        .args(settings.iter().flat_map(|s| ["--set", s]))
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (out.status.code(), text(out.stdout), text(out.stderr))
-}
-
-#[track_caller]
-fn run(settings: &[&str]) -> Value {
-    let (code, out, err) = command("run", settings);
-    assert_eq!(code, Some(0), "{err}");
-    let report: Value = serde_json::from_str(&out).unwrap();
-    report["reports"][0]["runs"][0].clone()
-}
 
 #[test]
 fn what_makes_no_sense_is_refused_by_name() {
@@ -99,7 +78,8 @@ fn what_makes_no_sense_is_refused_by_name() {
         ),
         (&["card.cnp=true", "card.cnp-priority=8"], "from 0 to 7"),
     ] {
-        let (code, _, err) = command("check", settings);
+        let out = with("check", TWO, &[], settings);
+        let (code, err) = (out.status.code(), text(&out.stderr));
         assert_eq!(code, Some(2), "{settings:?}");
         assert!(err.contains(message), "{settings:?}: {err}");
     }
@@ -122,7 +102,8 @@ fn a_host_may_have_its_own() {
         ],
         &["card.h0.cnp=true", "card.h0.cnp-interval=4us"],
     ] {
-        let (code, _, err) = command("check", settings);
+        let out = with("check", TWO, &[], settings);
+        let (code, err) = (out.status.code(), text(&out.stderr));
         assert_eq!(code, Some(0), "{settings:?}: {err}");
     }
 }
@@ -131,7 +112,7 @@ fn a_host_may_have_its_own() {
 /// so two senders come to 2 * 1024 / 1106 = 1.85 Gb/s.
 #[test]
 fn a_fixed_rate_is_kept() {
-    let run = run(&["card.congestion=fixed", "card.rate-limit=1Gbps"]);
+    let run = run(TWO, &["card.congestion=fixed", "card.rate-limit=1Gbps"]);
     let goodput = run["traffic"][0]["goodput_bps"].as_u64().unwrap();
     assert!(
         (1_800_000_000..1_900_000_000).contains(&goodput),

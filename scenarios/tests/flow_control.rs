@@ -1,25 +1,16 @@
 //! Pauses, receivers, routes and links that fail, as scenarios ask for them and reports tell of them.
 
+mod common;
+
+use common::{softroce, with};
 use serde_json::Value;
 use softroce::format::{File, Source};
 use softroce::library;
-use std::process::{Command, Output};
-
-fn softroce(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args(args)
-        .output()
-        .unwrap()
-}
 
 /// The report of a scenario file, and the exit code.
 #[track_caller]
 fn run(content: &str, args: &[&str]) -> (Value, i32) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    std::fs::write(&path, content).unwrap();
-    let all = [&["run", path.to_str().unwrap(), "--json"], args].concat();
-    let out = softroce(&all);
+    let out = with("run", content, &[&["--json"], args].concat(), &[]);
     let code = out.status.code().unwrap();
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
     let report = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{code}: {err}"));

@@ -1,43 +1,22 @@
 //! Services, operations, rights and mistakes of loads, run by the built program.
 
+mod common;
+
+use common::{file, run, softroce, text};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
-fn softroce(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-/// One load with these keys between two hosts.
-fn file(keys: &str) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    let content = format!(
+/// A scenario of one load with these keys between two hosts.
+fn load(keys: &str) -> String {
+    format!(
         "[topology]\nkind = \"back-to-back\"\n[card]\nmin-rnr-timer = 1\n[[traffic]]\nname = \"load\"\n\
          from = \"h0\"\nto = \"h1\"\n{keys}\n"
-    );
-    std::fs::write(&path, content).unwrap();
-    (dir, path)
+    )
 }
 
-/// The first run with settings.
+/// Its first run, with settings.
 #[track_caller]
 fn run_with(keys: &str, settings: &[&str]) -> Value {
-    let (_dir, path) = file(keys);
-    let mut args = vec!["run", path.to_str().unwrap(), "--json"];
-    args.extend(settings.iter().flat_map(|s| ["--set", s]));
-    let out = softroce(&args);
-    let err = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{keys} {settings:?}: {err}");
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
-    report["reports"][0]["runs"][0].clone()
+    run(&load(keys), settings)
 }
 
 /// What became of the load: its requests and its receives by status.
@@ -65,7 +44,7 @@ fn end_as(keys: &str, requests: &str, receives: &str) {
 
 #[track_caller]
 fn complaint(keys: &str) -> String {
-    let (_dir, path) = file(keys);
+    let (_dir, path) = file(load(keys));
     let out = softroce(&["check", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(2), "{keys}");
     assert_eq!(text(&out.stdout), "");
@@ -312,8 +291,9 @@ fn what_makes_no_sense_is_refused_by_name() {
         assert_eq!(told.matches("mine.toml:").count(), 1, "{told}");
     }
     // Flows of a file are held to the service too.
-    let (dir, path) =
-        file("pattern = \"file\"\nflows = \"f.csv\"\noperation = \"send\"\ntransport = \"uc\"\n");
+    let (dir, path) = file(load(
+        "pattern = \"file\"\nflows = \"f.csv\"\noperation = \"send\"\ntransport = \"uc\"\n",
+    ));
     std::fs::write(dir.path().join("f.csv"), "h0,h1,1,0\nh0,h1,1,0,read\n").unwrap();
     let content = std::fs::read_to_string(&path).unwrap();
     let content = content.replace("from = \"h0\"\nto = \"h1\"\n", "");

@@ -1,21 +1,13 @@
 //! Scenarios run by the built program: the library holds, results repeat to the byte, captures and
 //! reports are where they are said to be.
 
+mod common;
+
+use common::{file, softroce, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn softroce(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// What it prints, if it exits with `code`.
 #[track_caller]
@@ -37,14 +29,6 @@ fn complains(args: &[&str]) -> String {
 
 fn json(args: &[&str], code: i32) -> Value {
     serde_json::from_str(&prints(args, code)).unwrap()
-}
-
-/// A scenario in a folder of its own.
-fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    std::fs::write(&path, content).unwrap();
-    (dir, path)
 }
 
 /// The files of a folder with what is in them.
@@ -146,7 +130,7 @@ fn one_lost_packet_costs_one_nak_and_what_was_in_flight() {
                   [[expect]]\nmetric = \"drops.fault\"\nof = \"h0->h1\"\nequals = 1\n\
                   [[expect]]\nmetric = \"retransmissions\"\nequals = 18\n\
                   [[expect]]\nmetric = \"completions.success\"\nequals = 1\n";
-    let (_dir, path) = file(&format!("{ONE}{EXACT}{expect}"));
+    let (_dir, path) = file(format!("{ONE}{EXACT}{expect}"));
     let path = path.to_str().unwrap();
     let shown = prints(&["run", path], 0);
     // The fault's packet is named: where, what, which copy.
@@ -170,7 +154,7 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     let rest = "[[fault]]\nlink = \"h0-h1\"\nrate = 0.1\n[[capture]]\nlink = \"h0->h1\"\n\
                 [sweep]\ncard.timeout = [4, 5, 6]\n\
                 [[expect]]\nmetric = \"goodput-share\"\nof = \"flow\"\nat-most = 1\n";
-    let (dir, path) = file(&format!("{ONE}count = 20\n{rest}"));
+    let (dir, path) = file(format!("{ONE}count = 20\n{rest}"));
     let run = |seed: &str, jobs: &str| {
         let out = dir.path().join(format!("{seed}-{jobs}"));
         let (file, out_name) = (path.to_str().unwrap(), out.to_str().unwrap());
@@ -202,7 +186,7 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
 
 #[test]
 fn a_capture_ends_after_as_many_packets_as_it_may_have() {
-    let (dir, path) = file(&format!(
+    let (dir, path) = file(format!(
         "{ONE}[[capture]]\nname = \"few\"\nlink = \"h0-h1\"\npackets = 5\n"
     ));
     let out = dir.path().to_str().unwrap();
@@ -217,7 +201,7 @@ fn a_capture_ends_after_as_many_packets_as_it_may_have() {
 fn an_expectation_that_fails_is_told_and_exits_with_1() {
     let expect = "[[expect]]\nmetric = \"goodput\"\nof = \"flow\"\nat-least = \"100Gbps\"\n\
                   because = \"it is fast\"\n";
-    let (_dir, path) = file(&format!("{ONE}{expect}"));
+    let (_dir, path) = file(format!("{ONE}{expect}"));
     let path = path.to_str().unwrap();
     let shown = prints(&["run", path], 1);
     assert!(shown.contains("FAILED  goodput of flow is "), "{shown}");
@@ -302,7 +286,7 @@ fn ends_that_differ_are_set_up_each_in_its_own_way() {
     let rest = "[[fault]]\nlink = \"h1->h0\"\nkind = \"exact\"\n[sweep]\n\
                 \"card.h0.timeout\" = [1, 4]\n";
     let card = "[card]\ntimeout = 14\nretry-count = 2\n";
-    let (_dir, path) = file(&format!("{ONE}{rest}{card}"));
+    let (_dir, path) = file(format!("{ONE}{rest}{card}"));
     let report = json(&["run", path.to_str().unwrap(), "--json"], 0);
     // Nothing comes back: three sendings, each a timeout of the requester's.
     for (n, exponent) in [(0, 1), (1, 4)] {
@@ -372,7 +356,7 @@ fn loads_that_take_too_much_memory_are_refused() {
     // A counted payload takes no memory, but queue pairs do.
     let (topology, load) = load.split_at(load.find("[[traffic]]").unwrap());
     let loads = format!("{load}qps = 65536\n").repeat(3);
-    let (_dir, path) = file(&format!("payload = \"counted\"\n{topology}{loads}"));
+    let (_dir, path) = file(format!("payload = \"counted\"\n{topology}{loads}"));
     let told = complains(&["check", path.to_str().unwrap()]);
     assert!(
         told.contains("makes 196608 queue pairs in all; the limit is 131072"),
@@ -397,7 +381,7 @@ fn a_depth_that_cannot_be_read_is_told_once() {
 fn a_request_that_fails_says_why() {
     // The third packet never gets through: of a depth of two, the second message is flushed.
     let cut = EXACT.replace("copy = 1\n", "").replace("third", "cut");
-    let (_dir, path) = file(&format!(
+    let (_dir, path) = file(format!(
         "{ONE}depth = 2\ncount = 2\n{cut}[card]\ntimeout = 8\nretry-count = 1\n"
     ));
     let path = path.to_str().unwrap();
@@ -462,7 +446,7 @@ fn a_request_that_fails_says_why() {
 #[test]
 fn many_failures_are_shown_in_part() {
     let cut = "[[fault]]\nname = \"cut\"\nlink = \"h0->h1\"\nkind = \"exact\"\n";
-    let (_dir, path) = file(&format!(
+    let (_dir, path) = file(format!(
         "{ONE}qps = 120\n{cut}[card]\ntimeout = 8\nretry-count = 0\n"
     ));
     let path = path.to_str().unwrap();

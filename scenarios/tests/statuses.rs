@@ -1,21 +1,18 @@
 //! Each failure of the library scenario `every-status` is explained by the cause that its load brings in.
 
+mod common;
+
+use common::{first_run, softroce};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 fn every_status() -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_softroce"))
-        .args(["run", "every-status", "--json"])
-        .output()
-        .unwrap();
+    let out = softroce(&["run", "every-status", "--json"]);
     assert_eq!(out.status.code(), Some(0));
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
-    report["reports"][0]["runs"][0].clone()
+    first_run(&out.stdout)
 }
 
-/// What the file injects, and what must therefore be said: load, host that says it, operation, status,
-/// cause, and parts of the line. `{psn}` stands for the first PSN of the request, `{last}` for its last one.
+/// A failure: load, host that says it, operation, status, cause, and parts of the line.
 type Injected = (
     &'static str,
     &'static str,
@@ -25,6 +22,8 @@ type Injected = (
     &'static [&'static str],
 );
 
+/// What the file injects, and what must therefore be said. `{psn}` stands for the first PSN of the request,
+/// `{last}` for its last one.
 #[rustfmt::skip]
 const INJECTED: [Injected; 13] = [
     ("send-bad-lkey", "h0", "SEND", "local-protection", "local-protection",
@@ -150,17 +149,80 @@ fn each_try_of_the_load_that_is_cut_off_is_told_of() {
     assert_eq!(cut["counters"]["retransmitted_packets"], 2);
 }
 
-/// Each status that a card can give is there, of requests and of receives together.
+/// A status and how often it came.
+type Count = (&'static str, u64);
+
+/// Each fault, and the statuses that it gives requests and receives (ibv_poll_cq(3)).
+const ENDS: [(&str, &[Count], &[Count]); 11] = [
+    ("nothing-wrong", &[("success", 1)], &[]),
+    ("send-bad-lkey", &[("local-protection", 1)], &[]),
+    ("ud-other-domain", &[("local-operation", 1)], &[]),
+    ("bind-no-right", &[("window-bind", 1)], &[]),
+    (
+        "short-receive",
+        &[("remote-invalid-request", 1)],
+        &[("local-length", 1)],
+    ),
+    (
+        "recv-bad-lkey",
+        &[("remote-operation", 1)],
+        &[("local-protection", 1)],
+    ),
+    (
+        "write-bad-rkey",
+        &[("flushed", 1), ("remote-access", 1)],
+        &[("local-access", 1)],
+    ),
+    ("read-no-right", &[("remote-invalid-request", 1)], &[]),
+    ("read-other-mtu", &[("bad-response", 1)], &[]),
+    ("cut", &[("retry-exceeded", 1)], &[]),
+    ("no-receive", &[("rnr-retry-exceeded", 1)], &[]),
+];
+
+fn statuses(value: &Value) -> Vec<(&str, u64)> {
+    let all = value.as_object().unwrap().iter();
+    all.filter_map(|(status, n)| {
+        let n = n.as_u64().unwrap();
+        (n > 0).then_some((status.as_str(), n))
+    })
+    .collect()
+}
+
 #[test]
-fn every_status_of_a_card_appears() {
+fn each_fault_ends_with_its_status_and_none_is_missing() {
     let run = every_status();
+    let loads = run["traffic"].as_array().unwrap();
+    assert_eq!(loads.len(), ENDS.len());
     let mut seen = BTreeSet::new();
-    for load in run["traffic"].as_array().unwrap() {
-        for list in ["completions", "receives"] {
-            seen.extend(load[list].as_object().unwrap().keys().cloned());
-        }
+    for (load, (name, requests, receives)) in loads.iter().zip(ENDS) {
+        assert_eq!(load["name"], name);
+        assert_eq!(load["unfinished"], 0, "{name}");
+        assert_eq!(statuses(&load["completions"]), requests, "{name}");
+        assert_eq!(statuses(&load["receives"]), receives, "{name}");
+        seen.extend(requests.iter().chain(receives).map(|(status, _)| *status));
     }
-    use softroce::report::Status;
-    let all: BTreeSet<String> = Status::NAMES.iter().map(|s| s.to_string()).collect();
+    let all: BTreeSet<_> = softroce::report::Status::NAMES.iter().copied().collect();
     assert_eq!(seen, all);
+    // Every number of `ibv_wc_status` from 0 to 23 is one of the card's or told to be none.
+    let text = softroce::library::find("every-status").unwrap().text;
+    let absent = [
+        (3, "LOC_EEC_OP_ERR"),
+        (14, "LOC_RDD_VIOL_ERR"),
+        (15, "REM_INV_RD_REQ_ERR"),
+        (16, "REM_ABORT_ERR"),
+        (17, "INV_EECN_ERR"),
+        (18, "INV_EEC_STATE_ERR"),
+        (19, "FATAL_ERR"),
+        (20, "RESP_TIMEOUT_ERR"),
+        (21, "GENERAL_ERR"),
+        (22, "TM_ERR"),
+        (23, "TM_RNDV_INCOMPLETE"),
+    ];
+    let has = softroce_sim::card::Status::ALL.map(|status| status as u32);
+    let mut numbers: Vec<u32> = has.into_iter().chain(absent.map(|(n, _)| n)).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, Vec::from_iter(0..24));
+    for (_, name) in absent {
+        assert!(text.contains(name), "{name}");
+    }
 }

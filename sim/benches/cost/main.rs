@@ -152,14 +152,16 @@ fn fabric(short: bool) {
     for ((host, count), best) in HOSTS.iter().zip(counts).zip(best) {
         println!("{host:6} {:>24} {best:>18.0}", print(count));
     }
-    if let [Some(bare), Some(card), _, Some(dcqcn)] = counts {
-        for (name, count, time) in [("card", card, best[1]), ("dcqcn", dcqcn, best[3])] {
-            println!(
-                "{:12} {:>18.2} {:>18.2}",
-                format!("{name}/bare"),
-                count / bare,
-                time / best[0]
-            );
-        }
+    // Each kind of card beside bare hosts at the same switches.
+    for (card, bare) in [(1, 0), (3, 2)] {
+        let (Some(count), Some(limit)) = (counts[card], counts[bare]) else {
+            continue;
+        };
+        println!(
+            "{:10} {:>20.2} {:>18.2}",
+            format!("{}/{}", HOSTS[card], HOSTS[bare]),
+            count / limit,
+            best[card] / best[bare]
+        );
     }
 }

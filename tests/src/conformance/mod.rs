@@ -153,7 +153,7 @@ pub static GROUPS: &[Group] = &[
     Group {
         name: "congestion",
         title: "marks, CNPs, and the rate they lower",
-        files: &[congestion::RULES],
+        files: congestion::RULES,
     },
     Group {
         name: "counters",

@@ -159,7 +159,7 @@ impl Qp {
         if !r.nak_pending {
             r.nak_pending = true;
             if let Some(m) = r.message {
-                let resume = desk.config.recovery.after_gap(r.expected, m.first);
+                let resume = desk.config.recovery.resume(r.expected, m.first);
                 if resume == m.first {
                     r.message = None;
                 }

@@ -16,10 +16,6 @@ impl Recovery for GoBack0 {
         message
     }
 
-    fn after_gap(&self, _expected: u64, message: u64) -> u64 {
-        message
-    }
-
     fn restarts(&self) -> bool {
         true
     }

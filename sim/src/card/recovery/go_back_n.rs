@@ -14,10 +14,6 @@ impl Recovery for GoBackN {
         lost
     }
 
-    fn after_gap(&self, expected: u64, _message: u64) -> u64 {
-        expected
-    }
-
     fn restarts(&self) -> bool {
         false
     }

@@ -13,13 +13,9 @@ pub trait Recovery: fmt::Debug + Send + Sync {
     /// Its name in scenario files.
     fn name(&self) -> &'static str;
 
-    /// From where the requester sends again when `lost` is missing and belongs to the message that
-    /// begins at `message`.
+    /// From where things go on when `lost` is missing and belongs to the message that begins at `message`:
+    /// what the requester sends next, and what the responder expects next.
     fn resume(&self, lost: u64, message: u64) -> u64;
-
-    /// What the responder expects after a gap, when it expected `expected` within the message that
-    /// began at `message`.
-    fn after_gap(&self, expected: u64, message: u64) -> u64;
 
     /// True if the responder, in the middle of a message, starts over when that message's first packet
     /// comes again.
