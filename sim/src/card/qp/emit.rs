@@ -37,7 +37,16 @@ impl Qp {
                 break;
             }
         }
-        let path = self.next_path(desk).filter(|p| p.priority == priority)?;
+        let Some(path) = self.next_path(desk) else {
+            // A datagram whose address handle was destroyed before its port was ready.
+            let to = self.requester.next_entry()?.to?;
+            let (handle, gone) = (to.address, true);
+            self.fail_local(now, Cause::AddressHandle { handle, gone }, desk);
+            return None;
+        };
+        if path.priority != priority {
+            return None;
+        }
         if !self.may_request(now) {
             return None;
         }

@@ -46,7 +46,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "A destroyed address handle fails what was posted with it",
-        [a_destroyed_address_handle_fails_what_was_posted_with_it]
+        [
+            a_destroyed_address_handle_fails_what_was_posted_with_it,
+            a_destroyed_address_handle_fails_what_waits_for_its_port
+        ]
     ),
     rule!(
         Behaviour,
@@ -242,6 +245,44 @@ fn a_destroyed_address_handle_fails_what_was_posted_with_it() {
         ..b.peer_qp()
     };
     fails_and_recovers(b, to, 0, Status::LocalQpOperationError);
+}
+
+fn a_destroyed_address_handle_fails_what_waits_for_its_port() {
+    // The first is too long and sends nothing, so the second has its turn, but not its priority.
+    let mut b = ready();
+    let urgent = softroce_sim::card::AddressVector {
+        sl: 5,
+        ..address_of(peer_gid(), MacAddr::default())
+    };
+    let address = b.card.create_ah(b.pd, &urgent).unwrap();
+    b.post_datagram(1, 5000);
+    let sges = [b.sge(0, 8)];
+    let request = SendRequest {
+        to: Some(Datagram {
+            address,
+            ..b.peer_qp()
+        }),
+        ..SendRequest::new(2, Work::Send, &sges)
+    };
+    b.try_post(&request).unwrap();
+    b.post_datagram(3, 8);
+    let only = PriorityMask::NONE.with(3);
+    assert!(b.card.next_packet(b.now, only, &mut b.env).is_none());
+    b.card.destroy_ah(address).unwrap();
+    assert_eq!(b.says(), NONE);
+    assert_eq!(
+        b.completed(),
+        [
+            (1, Status::Success),
+            (2, Status::LocalQpOperationError),
+            (3, Status::WorkRequestFlushed)
+        ]
+    );
+    assert_eq!(b.state(), State::Sqe);
+    b.go_to(State::Rts).unwrap();
+    b.post_datagram(4, 8);
+    assert_eq!(b.says().len(), 1);
+    assert_eq!(b.completed(), [(4, Status::Success)]);
 }
 
 fn a_datagram_goes_out_in_the_priority_of_its_address() {
