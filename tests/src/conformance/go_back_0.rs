@@ -21,7 +21,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "The responder forgets a message with a gap",
-        [the_responder_forgets_a_message_with_a_gap]
+        [
+            the_responder_forgets_a_message_with_a_gap,
+            an_acknowledgement_never_names_the_read_before_a_forgotten_message
+        ]
     ),
     rule!(
         Behaviour,
@@ -106,6 +109,20 @@ fn the_responder_forgets_a_message_with_a_gap() {
     assert_eq!(b.says(), ["ACK 4 msn 3"]);
     assert_eq!(b.completed(), [(1, Status::Success)]);
     assert_eq!(b.memory(0, 3000), data);
+}
+
+fn an_acknowledgement_never_names_the_read_before_a_forgotten_message() {
+    // To the peer it would say that the READ's data is lost.
+    let mut b = card();
+    let at = b.remote(0);
+    b.hear(write_only(0, at, b"x"));
+    b.hear(read(1, at, 8));
+    assert_eq!(b.says(), ["ACK 0 msn 1", "RDMA Read Response Only 1 [8]"]);
+    b.hear(write(Opcode::RC_WRITE_FIRST, 2, at, 3000, &[1; 1024]));
+    b.hear(send(Opcode::RC_WRITE_LAST, 4, &[1; 952]).ask());
+    assert_eq!(b.says(), ["NAK 2 PSN sequence error msn 2"]);
+    b.hear(write_only(0, at, b"x"));
+    assert_eq!(b.says(), ["ACK 0 msn 2"]);
 }
 
 fn the_responder_starts_over_when_the_first_packet_comes_again() {

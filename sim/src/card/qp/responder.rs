@@ -162,6 +162,8 @@ impl Qp {
                 let resume = desk.config.recovery.resume(r.expected, m.first);
                 if resume == m.first {
                     r.message = None;
+                    // What is before it now may have been a READ.
+                    r.plain_before = false;
                 }
                 r.expected = resume;
             }
