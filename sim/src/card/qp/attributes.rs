@@ -406,19 +406,19 @@ impl QpAttributes {
     }
 
     fn check_ranges(&self) -> Result<(), ModifyError> {
-        let limits: [(&'static str, Option<u64>, u64); 7] = [
+        let reads = super::MAX_RD_ATOMIC.into();
+        let limits: [(&'static str, Option<u64>, u64); 8] = [
             ("pkey_index", self.pkey_index.map(u64::from), 0),
             ("port", self.port.map(u64::from), 1),
             ("min_rnr_timer", self.min_rnr_timer.map(u64::from), 31),
             ("timeout", self.timeout.map(u64::from), 31),
             ("retry_cnt", self.retry_cnt.map(u64::from), 7),
             ("rnr_retry", self.rnr_retry.map(u64::from), 7),
+            ("max_rd_atomic", self.max_rd_atomic.map(u64::from), reads),
             (
-                "max_rd_atomic",
-                self.max_rd_atomic
-                    .max(self.max_dest_rd_atomic)
-                    .map(u64::from),
-                u64::from(super::MAX_RD_ATOMIC),
+                "max_dest_rd_atomic",
+                self.max_dest_rd_atomic.map(u64::from),
+                reads,
             ),
         ];
         within(&limits)?;

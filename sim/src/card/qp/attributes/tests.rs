@@ -157,36 +157,29 @@ fn each_required_attribute_is_asked_for_by_name() {
 
 #[test]
 fn values_are_held_against_their_limits() {
-    let rts = QpAttributes::to_rts(Psn::new(0), Some(&Reliability::default()));
-    assert_eq!(rts.check(QpType::Rc, Rtr), Ok(Rts));
-    for (attribute, limit, attr) in [
-        (
-            "timeout",
-            31,
-            QpAttributes {
-                timeout: Some(32),
-                ..rts
-            },
-        ),
-        (
-            "retry_cnt",
-            7,
-            QpAttributes {
-                retry_cnt: Some(8),
-                ..rts
-            },
-        ),
-        (
-            "rnr_retry",
-            7,
-            QpAttributes {
-                rnr_retry: Some(8),
-                ..rts
-            },
-        ),
-    ] {
+    type Set = fn(&mut QpAttributes, u64);
+    let reads = u64::from(crate::card::qp::MAX_RD_ATOMIC);
+    let values: [(&str, u64, Set); 8] = [
+        ("pkey_index", 0, |a, n| a.pkey_index = Some(n as u16)),
+        ("port", 1, |a, n| a.port = Some(n as u8)),
+        ("min_rnr_timer", 31, |a, n| a.min_rnr_timer = Some(n as u8)),
+        ("timeout", 31, |a, n| a.timeout = Some(n as u8)),
+        ("retry_cnt", 7, |a, n| a.retry_cnt = Some(n as u8)),
+        ("rnr_retry", 7, |a, n| a.rnr_retry = Some(n as u8)),
+        ("max_rd_atomic", reads, |a, n| {
+            a.max_rd_atomic = Some(n as u8)
+        }),
+        ("max_dest_rd_atomic", reads, |a, n| {
+            a.max_dest_rd_atomic = Some(n as u8)
+        }),
+    ];
+    for (attribute, limit, set) in values {
+        let mut a = QpAttributes::default();
+        set(&mut a, limit);
+        assert_eq!(a.check_ranges(), Ok(()), "{attribute}");
+        set(&mut a, limit + 1);
         assert_eq!(
-            attr.check(QpType::Rc, Rtr),
+            a.check_ranges(),
             Err(ModifyError::OutOfRange {
                 attribute,
                 value: limit + 1,
@@ -194,16 +187,4 @@ fn values_are_held_against_their_limits() {
             })
         );
     }
-    assert_eq!(
-        QpAttributes {
-            port: Some(2),
-            ..init()
-        }
-        .check(QpType::Rc, Reset),
-        Err(ModifyError::OutOfRange {
-            attribute: "port",
-            value: 2,
-            limit: 1
-        })
-    );
 }
