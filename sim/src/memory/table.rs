@@ -53,6 +53,8 @@ pub struct MemoryRegion {
 #[derive(Debug)]
 pub(super) struct Region {
     pd: Pd,
+    /// Where it was registered; `base` is zero beside it if it is zero-based.
+    addr: u64,
     base: u64,
     len: u64,
     pub(super) access: Access,
@@ -173,7 +175,8 @@ impl Memory {
         let addr = self.next_addr;
         let region = self.register_at(pd, addr, storage, access)?;
         // A guard page follows each region, so that running over an end never hits a neighbour.
-        self.next_addr = addr + len.next_multiple_of(4096) + 4096;
+        // Behind the last address there is no room for any other.
+        self.next_addr = addr.saturating_add(len.next_multiple_of(4096) + 4096);
         Ok(region)
     }
 
@@ -206,6 +209,7 @@ impl Memory {
         };
         let region = Region {
             pd,
+            addr,
             base,
             len,
             access,
@@ -273,7 +277,7 @@ impl Memory {
             return Err(RegisterError::UnknownKey(lkey.0));
         };
         self.free.push_back(lkey.0 >> TAG_BITS);
-        let (addr, storage) = change.storage.unwrap_or((old.base, old.storage));
+        let (addr, storage) = change.storage.unwrap_or((old.addr, old.storage));
         self.register_at(
             change.pd.unwrap_or(old.pd),
             addr,

@@ -234,6 +234,51 @@ fn reregistration_closes_the_old_key_and_a_failed_one_the_region() {
 }
 
 #[test]
+fn a_region_that_is_zero_based_no_longer_has_its_address_again() {
+    let (mut m, pd) = memory();
+    let zero = ALL | Access::ZERO_BASED;
+    let r = m
+        .register_at(pd, 0x7000, Buffer::new(8).into(), ALL)
+        .unwrap();
+    let mut lkey = r.lkey;
+    for (access, addr) in [(zero, 0), (zero, 0), (ALL, 0x7000), (ALL, 0x7000)] {
+        let change = Reregistration {
+            access: Some(access),
+            ..Default::default()
+        };
+        let r = m.reregister(lkey, change).unwrap();
+        assert_eq!(r.addr, addr, "{access}");
+        let open = |addr| m.local(r.lkey, pd, addr, 8, Access::LOCAL_READ).is_ok();
+        assert_eq!((open(0), open(0x7000)), (addr == 0, addr != 0));
+        lkey = r.lkey;
+    }
+}
+
+#[test]
+fn what_finds_no_address_any_more_is_refused() {
+    let (mut m, pd) = memory();
+    let whole = || Storage::Counted {
+        len: MAX_REGION_LEN,
+    };
+    let mut last = m.register(pd, whole(), ALL).unwrap();
+    while let Ok(next) = m.register(pd, whole(), ALL) {
+        last = next;
+    }
+    // Up to the last byte but one; behind it is nothing.
+    let from = last.addr + MAX_REGION_LEN + 4096;
+    let rest = Storage::Counted {
+        len: u64::MAX - from,
+    };
+    assert_eq!(m.register(pd, rest, ALL).unwrap().addr, from);
+    for _ in 0..2 {
+        assert!(matches!(
+            m.register(pd, Storage::Counted { len: 1 }, ALL),
+            Err(RegisterError::Wraps { .. })
+        ));
+    }
+}
+
+#[test]
 fn zero_based_regions_count_from_zero() {
     let (mut m, pd) = memory();
     let access = ALL | Access::REMOTE_READ | Access::ZERO_BASED;
