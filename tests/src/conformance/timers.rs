@@ -3,7 +3,8 @@
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Id, Section};
-use softroce_sim::card::{SendRequest, Status, Timing, Work};
+use softroce_sim::card::profile::RXE;
+use softroce_sim::card::{Cause, QpAttributes, SendRequest, State, Status, Timing, Work};
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{NakCode, Opcode};
 
@@ -24,7 +25,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Section("9.7.6.1.3"),
         "Nothing is tried more often than 1 + retry_cnt times",
-        [nothing_is_tried_more_often_than_one_and_retry_cnt_times]
+        [
+            nothing_is_tried_more_often_than_one_and_retry_cnt_times,
+            retries_that_the_program_gives_back_are_counted_on
+        ]
     ),
     rule!(
         Section("9.7.6.1.3"),
@@ -48,6 +52,15 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule!(
         Section("9.7.5.2.8"),
+        "Answers to what was asked for before do not end the wait of an RNR NAK",
+        [
+            answers_to_earlier_requests_do_not_end_the_wait,
+            what_was_put_off_is_sent_again_whatever_is_missing_before_it,
+            rnr_retries_are_counted_while_read_data_is_missing
+        ]
+    ),
+    rule!(
+        Section("9.7.5.2.8"),
         "Each RNR NAK is waited for, and a copy of it no longer",
         [each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer]
     ),
@@ -67,6 +80,7 @@ pub(super) const RULES: &[Rule] = &[
         [
             reaction_times_are_kept,
             a_doorbell_on_a_busy_queue_holds_nothing_up,
+            one_doorbell_for_several_requests_takes_its_time,
             each_answer_has_its_time,
             acknowledgements_drawn_together_wait_no_longer_than_the_first
         ]
@@ -215,21 +229,150 @@ fn an_rnr_nak_that_comes_late_is_waited_for_too() {
     assert_eq!(b.says(), SENT);
 }
 
-fn each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer() {
-    let mut b = Bench::ready();
+fn retries_that_the_program_gives_back_are_counted_on() {
+    let mut b = Bench::new(Setup {
+        timeout: 1,
+        ..Default::default()
+    });
     b.post_send(1, 8);
-    for _ in 0..3 {
-        assert_eq!(b.says(), SENT);
-        // Code 12 is 0.64 ms.
-        b.hear(rnr_nak(0, 12));
-        assert_eq!(b.says(), NONE);
-        b.wait(Span::from_us(400));
-        b.hear(rnr_nak(0, 12));
-        b.wait(Span::from_us(240) - Span::from_ps(1));
-        assert_eq!(b.says(), NONE);
-        b.wait(Span::from_ps(1));
+    assert_eq!(b.says().len(), 1);
+    b.go_to(State::Sqd).unwrap();
+    let give = |b: &mut Bench, retry_cnt| {
+        b.wait(Span::from_ns(8192));
+        b.modify(QpAttributes {
+            retry_cnt: Some(retry_cnt),
+            ..Default::default()
+        })
+        .unwrap();
+        assert_eq!(b.says().len(), 1);
+    };
+    for _ in 0..299 {
+        give(&mut b, 7);
     }
-    assert_eq!(b.says(), SENT);
+    give(&mut b, 0);
+    b.wait(Span::from_ns(8192));
+    assert_eq!(b.completed(), [(1, Status::RetryExceeded)]);
+    let failure = b.card.next_failure().unwrap();
+    assert!(
+        matches!(failure.cause, Cause::RetriesExceeded { timeouts: 301, .. }),
+        "{failure}"
+    );
+}
+
+/// Code 22 asks for 20.48 ms.
+const RNR_WAIT: Span = Span::from_us(20_480);
+
+fn answers_to_earlier_requests_do_not_end_the_wait() {
+    // The data of a READ is late, or an acknowledgement, to a card that does not take an RNR NAK for one.
+    let late_read = |b: &mut Bench| {
+        b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[7; 8]));
+    };
+    let late_ack = |b: &mut Bench| b.hear(ack(0, 1));
+    let spec = || Bench::new(Setup::default());
+    let rxe = || {
+        let mut setup = Setup::default();
+        setup.config = setup.config.with_profile(&RXE);
+        Bench::new(setup)
+    };
+    let mut of_read = spec();
+    of_read.post_read(1, 8);
+    let mut of_write = rxe();
+    of_write.post_write(1, 8);
+    for (mut b, late) in [
+        (of_read, &late_read as &dyn Fn(&mut Bench)),
+        (of_write, &late_ack),
+    ] {
+        b.post_send(2, 8);
+        assert_eq!(b.says().len(), 2);
+        b.hear(rnr_nak(1, 22));
+        late(&mut b);
+        assert_eq!(b.completed(), [(1, Status::Success)]);
+        assert_eq!(b.says(), NONE, "nothing before the wait is over");
+        b.wait(RNR_WAIT - Span::from_ps(1));
+        assert_eq!(b.says(), NONE, "nothing before the wait is over");
+        b.wait(Span::from_ps(1));
+        assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+        b.hear(ack(1, 2));
+        assert_eq!(b.completed(), [(2, Status::Success)]);
+    }
+}
+
+fn what_was_put_off_is_sent_again_whatever_is_missing_before_it() {
+    // Without a transport timer, so that nothing else sends it again.
+    let mut b = Bench::new(Setup {
+        timeout: 0,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_send(2, 8);
+    for _ in 0..3 {
+        assert_eq!(
+            b.says(),
+            ["RDMA Read Request 0 of 8 ?", "Send Only 1 [8] ?"]
+        );
+        b.hear(rnr_nak(1, 22));
+        assert_eq!(b.says(), NONE);
+        b.wait(RNR_WAIT);
+    }
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[7; 8]));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    b.hear(ack(1, 2));
+    assert_eq!(b.completed(), [(2, Status::Success)]);
+}
+
+fn rnr_retries_are_counted_while_read_data_is_missing() {
+    let mut b = Bench::new(Setup {
+        rnr_retry: 2,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_send(2, 8);
+    b.post_send(3, 8);
+    let mut tries = 0;
+    while b.state() == State::Rts {
+        assert!(tries < 10, "the receiver is never ready");
+        assert_eq!(b.says().len(), 3);
+        tries += 1;
+        b.hear(rnr_nak(1, 1));
+        b.wait(Span::from_us(10));
+    }
+    // The first one shows that the READ's data is missing, which is a retry of that kind.
+    assert_eq!(tries, 1 + 1 + 2);
+    // It is the SEND that the receiver was not ready for.
+    assert_eq!(
+        b.completed(),
+        [
+            (1, Status::WorkRequestFlushed),
+            (2, Status::RnrRetryExceeded),
+            (3, Status::WorkRequestFlushed)
+        ]
+    );
+}
+
+fn each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer() {
+    // Whatever else the card waits for.
+    let (short, none) = (Span::from_us(1), Span::ZERO);
+    for (doorbell, retransmit) in [(none, none), (short, none), (none, short)] {
+        let mut setup = Setup::default();
+        (setup.config.timing.doorbell, setup.config.timing.retransmit) = (doorbell, retransmit);
+        let mut b = Bench::new(setup);
+        b.post_send(1, 8);
+        b.wait(short);
+        for _ in 0..3 {
+            assert_eq!(b.says(), SENT);
+            b.card.doorbell(b.now, b.qp.number());
+            // Code 12 is 0.64 ms.
+            b.hear(rnr_nak(0, 12));
+            assert_eq!(b.says(), NONE);
+            b.wait(Span::from_us(400));
+            b.hear(rnr_nak(0, 12));
+            b.wait(Span::from_us(240) - Span::from_ps(1));
+            assert_eq!(b.says(), NONE);
+            b.wait(Span::from_ps(1));
+        }
+        assert_eq!(b.says(), SENT);
+    }
 }
 
 fn rnr_retries_are_counted_and_seven_is_for_ever() {
@@ -325,6 +468,27 @@ fn a_doorbell_on_a_busy_queue_holds_nothing_up() {
     assert!(b.pull().is_some());
     b.card.doorbell(b.now, b.qp.number());
     assert_eq!(b.says(), ["Send Middle 3 [1024]", "Send Last 4 [952] ?"]);
+}
+
+fn one_doorbell_for_several_requests_takes_its_time() {
+    let mut setup = Setup::default();
+    setup.config.timing.doorbell = Span::from_ns(100);
+    let mut b = Bench::new(setup);
+    for round in 0..2u32 {
+        let sges = [b.sge(0, 8)];
+        for wr_id in 0..3 {
+            let request = SendRequest::new(wr_id, Work::Send, &sges);
+            b.qp.post_send(&request).unwrap();
+        }
+        b.card.doorbell(b.now, b.qp.number());
+        b.wait(Span::from_ns(99));
+        assert_eq!(b.says(), NONE);
+        b.wait(Span::from_ns(1));
+        assert_eq!(b.says().len(), 3);
+        let last = 3 * round + 2;
+        b.hear(ack(last, last + 1));
+        assert_eq!(b.completed().len(), 3);
+    }
 }
 
 /// A card that takes 200 ns to acknowledge and none to refuse.

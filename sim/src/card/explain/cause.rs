@@ -16,13 +16,13 @@ pub enum Cause {
         /// The oldest PSN without answer.
         psn: Psn,
         /// Timers that ran out, and how long each ran.
-        timeouts: u8,
+        timeouts: u32,
         /// The timer; `None` if it is switched off.
         timeout: Option<Span>,
         /// NAKs for gaps that it went back for.
-        sequence_naks: u8,
+        sequence_naks: u32,
         /// Missing answers that it went back for.
-        implied_naks: u8,
+        implied_naks: u32,
     },
     /// The peer had no receive request after every RNR retry.
     RnrRetriesExceeded {

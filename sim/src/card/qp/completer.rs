@@ -86,15 +86,9 @@ impl Qp {
             }
             SyndromeKind::RnrNak { timer } => {
                 self.counters.rnr_naks_received += 1;
-                let position = if desk.config.profile.rnr_nak_acknowledges {
-                    position
-                } else {
-                    self.requester.una
-                };
-                if !self.acknowledge(now, position, desk) {
+                let acknowledges = desk.config.profile.rnr_nak_acknowledges;
+                if acknowledges && !self.acknowledge(now, position, desk) {
                     self.read_response_lost(now, desk);
-                    self.wait_for_receiver(now, timer);
-                    return Ok(());
                 }
                 self.receiver_not_ready(now, position, timer, desk);
             }
@@ -117,7 +111,11 @@ impl Qp {
             SyndromeKind::Nak(code) => {
                 self.counters.naks_received.count(code);
                 self.acknowledge(now, position, desk);
-                self.refused(now, position, code, desk);
+                if self.state != State::Error {
+                    self.know_trouble();
+                    let psn = psn_at(self.requester.first_psn, position);
+                    self.fail_at(now, position, Cause::Refused { code, psn }, desk);
+                }
             }
             SyndromeKind::Reserved => return Err(Refusal::Malformed),
         }
@@ -202,8 +200,13 @@ impl Qp {
         r.rnr_left = r.rnr_retry;
         r.implied_nak = false;
         // What the receiver was not ready for has been taken.
-        if std::mem::take(&mut r.waits_for_receiver) {
-            r.hold_until = Time::ZERO;
+        if let Some((position, until)) = r.put_off
+            && position < r.una
+        {
+            r.put_off = None;
+            if now < until {
+                r.hold_until = Time::ZERO;
+            }
         }
         r.skip_answered();
         r.restart_timer(now);
@@ -244,13 +247,16 @@ impl Qp {
         self.requester.implied_nak = true;
     }
 
+    /// The packet at `position` was put off. What is without answer before it, READ data that is missing for
+    /// one, is sent again along with it.
     fn receiver_not_ready(&mut self, now: Time, position: u64, timer: u8, desk: &mut Desk) {
         if self.state == State::Error {
             return;
         }
         self.know_trouble();
         let r = &mut self.requester;
-        if r.has_sent(position) {
+        let oldest = position.min(r.una);
+        if r.has_sent(oldest) {
             // 7 is "for ever".
             if r.rnr_retry != 7 {
                 if r.rnr_left == 0 {
@@ -259,36 +265,26 @@ impl Qp {
                         psn: psn_at(r.first_psn, position),
                         wait: codes::rnr_timer(timer),
                     };
-                    self.fail_oldest(now, cause, desk);
+                    self.fail_at(now, position, cause, desk);
                     return;
                 }
                 r.rnr_left -= 1;
             }
-            self.go_back(now, position, desk);
+            self.go_back(now, oldest, desk);
         }
-        self.wait_for_receiver(now, timer);
-    }
-
-    /// The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile. A copy of
-    /// the NAK does not prolong it.
-    fn wait_for_receiver(&mut self, now: Time, timer: u8) {
-        if self.state == State::Error {
-            return;
-        }
+        // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile. A copy of
+        // the NAK does not prolong it.
         let r = &mut self.requester;
-        if !r.waits_for_receiver || now >= r.hold_until {
-            r.hold_until = r.hold_until.max(now + codes::rnr_timer(timer));
-            r.waits_for_receiver = true;
+        if r.put_off.is_none_or(|(_, until)| until <= now) {
+            let until = now + codes::rnr_timer(timer);
+            r.put_off = Some((position, until));
+            r.hold_until = r.hold_until.max(until);
         }
     }
 
-    /// The peer refused the request at `position` for good.
-    fn refused(&mut self, now: Time, position: u64, code: NakCode, desk: &mut Desk) {
-        if self.state == State::Error {
-            return;
-        }
-        self.know_trouble();
-        // READs before it whose data is missing will never get it: the peer is in error.
+    /// The request at `position` fails. READs before it whose data is missing will never get it.
+    #[cold]
+    fn fail_at(&mut self, now: Time, position: u64, cause: Cause, desk: &mut Desk) {
         let culprit = self.requester.request_at(position);
         self.set_state(now, State::Error);
         let mut flushed = Flushed::default();
@@ -300,8 +296,7 @@ impl Qp {
             let c = self.send_completion(&entry, Status::WorkRequestFlushed, 0, desk);
             self.complete(now, self.init.send_cq, c, false, desk);
         }
-        let psn = psn_at(self.requester.first_psn, position);
-        self.fail_after(now, Cause::Refused { code, psn }, flushed, desk);
+        self.fail_after(now, cause, flushed, desk);
     }
 
     fn receive_answer<E: Env>(

@@ -43,6 +43,8 @@ pub(crate) struct Requester {
     pub(super) started: u64,
     /// The work request that the next packet belongs to.
     pub(super) cursor_request: u64,
+    /// Work requests up to here were there when the doorbell last rang.
+    rung: u64,
     /// Position of the next packet to send.
     pub(super) cursor: u64,
     /// Position after the last one numbered.
@@ -77,8 +79,8 @@ pub(crate) struct Requester {
     /// Messages begun, and messages done: the peer's MSN counts them, but not what is done locally.
     pub(super) messages_begun: u64,
     pub(super) messages_done: u64,
-    /// The pause was asked for by an RNR NAK.
-    pub(super) waits_for_receiver: bool,
+    /// The position that an RNR NAK has named, and when the wait that it asks for is over.
+    pub(super) put_off: Option<(u64, Time)>,
     /// The work request at `started` cannot be sent; it completes when its turn comes.
     pub(super) failure: Option<Box<Cause>>,
     /// An SQD was asked for and its event is due when everything is answered.
@@ -98,6 +100,7 @@ impl Requester {
             flights: vec![Flight::default(); slots].into_boxed_slice(),
             started: 0,
             cursor_request: 0,
+            rung: 0,
             cursor: 0,
             next: 0,
             una: 0,
@@ -119,7 +122,7 @@ impl Requester {
             credit_limit: u64::MAX,
             messages_begun: 0,
             messages_done: 0,
-            waits_for_receiver: false,
+            put_off: None,
             failure: None,
             drain_event: false,
         }
@@ -139,6 +142,7 @@ impl Requester {
         self.next = self.next.max(self.sent);
         (self.cursor, self.una, self.sent) = (self.next, self.next, self.next);
         self.hold_until = Time::ZERO;
+        self.put_off = None;
         self.paced_until = Time::NEVER;
         self.timer = Time::NEVER;
         self.reads_out = 0;
@@ -441,7 +445,9 @@ impl Qp {
     /// The doorbell of the send queue was rung.
     pub(crate) fn send_doorbell(&mut self, now: Time, desk: &Desk) {
         let r = &mut self.requester;
-        let idle = r.cursor == r.next && r.cursor_request + 1 >= r.queue.entries.tail();
+        // What was rung for earlier is on its way, and all of it.
+        let idle = r.cursor == r.next && r.started >= r.rung;
+        r.rung = r.queue.entries.tail();
         if idle && desk.config.timing.doorbell > Span::ZERO {
             r.hold_until = r.hold_until.max(now + desk.config.timing.doorbell);
         }

@@ -21,9 +21,9 @@ pub(super) struct Trouble {
     /// The same before what happened last.
     mark: (u64, Counters),
     /// What retries were spent on.
-    timeouts: u8,
-    sequence_naks: u8,
-    implied_naks: u8,
+    timeouts: u32,
+    sequence_naks: u32,
+    implied_naks: u32,
 }
 
 /// What a retry is spent on.
