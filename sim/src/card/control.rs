@@ -205,6 +205,11 @@ impl Card {
         self.desk.notifications.pop_front()
     }
 
+    /// True if there is a notification or an event that nobody took.
+    pub fn has_news(&self) -> bool {
+        !self.desk.notifications.is_empty() || !self.desk.events.is_empty()
+    }
+
     /// A shared receive queue for `max_wr` requests of `max_sge` elements.
     pub fn create_srq(
         &mut self,

@@ -164,7 +164,7 @@ pub struct Datagram {
 
 /// An address handle: names an address vector that the card knows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AddressHandle(pub(crate) u32);
+pub struct AddressHandle(pub u32);
 
 /// A send request (`ibv_send_wr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -416,11 +416,11 @@ pub(crate) struct SgeRun {
 
 /// Names a shared receive queue of a card.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub(crate) u32);
+pub struct SrqId(pub u32);
 
 /// Names a completion queue of a card.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CqId(pub(crate) u32);
+pub struct CqId(pub u32);
 
 #[cfg(test)]
 mod tests {

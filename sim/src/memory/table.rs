@@ -22,7 +22,7 @@ pub struct LocalKey(pub u32);
 
 /// A protection domain: queue pairs reach only regions of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pd(pub(super) u32);
+pub struct Pd(pub u32);
 
 /// What backs a region.
 #[derive(Clone, Debug)]

@@ -114,6 +114,22 @@ pub struct AddressVector {
     pub vlan: Option<Vlan>,
 }
 
+impl AddressVector {
+    /// The way to `dgid`: no priority, no VLAN, 64 hops; the Ethernet address is for others to find.
+    pub fn new(dgid: Gid) -> AddressVector {
+        AddressVector {
+            dgid,
+            dmac: MacAddr::default(),
+            sl: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            udp_src: None,
+            vlan: None,
+        }
+    }
+}
+
 /// Attributes for a change (`ibv_qp_attr` and its mask in one: what is `None` is not in the mask).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpAttributes {
@@ -350,6 +366,50 @@ impl QpAttributes {
             max_rd_atomic: reliability.map(|r| r.max_rd_atomic),
             ..QpAttributes::to(State::Rts)
         }
+    }
+
+    /// Takes over what `change` says.
+    pub fn merge(&mut self, change: &QpAttributes) {
+        let QpAttributes {
+            state,
+            cur_state,
+            pkey_index,
+            port,
+            access,
+            address,
+            path_mtu,
+            dest_qp,
+            rq_psn,
+            sq_psn,
+            max_dest_rd_atomic,
+            max_rd_atomic,
+            min_rnr_timer,
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            sqd_event,
+            qkey,
+        } = *change;
+        *self = QpAttributes {
+            state: state.or(self.state),
+            cur_state: cur_state.or(self.cur_state),
+            pkey_index: pkey_index.or(self.pkey_index),
+            port: port.or(self.port),
+            access: access.or(self.access),
+            address: address.or(self.address),
+            path_mtu: path_mtu.or(self.path_mtu),
+            dest_qp: dest_qp.or(self.dest_qp),
+            rq_psn: rq_psn.or(self.rq_psn),
+            sq_psn: sq_psn.or(self.sq_psn),
+            max_dest_rd_atomic: max_dest_rd_atomic.or(self.max_dest_rd_atomic),
+            max_rd_atomic: max_rd_atomic.or(self.max_rd_atomic),
+            min_rnr_timer: min_rnr_timer.or(self.min_rnr_timer),
+            timeout: timeout.or(self.timeout),
+            retry_cnt: retry_cnt.or(self.retry_cnt),
+            rnr_retry: rnr_retry.or(self.rnr_retry),
+            sqd_event: sqd_event.or(self.sqd_event),
+            qkey: qkey.or(self.qkey),
+        };
     }
 
     fn mask(&self) -> Field {

@@ -1,0 +1,468 @@
+//! A software card as a device, in virtual and in real time: what both share. How one gets at the card is
+//! its [`Seat`].
+
+mod queues;
+
+use super::{Exchange, Handle, Join, Provider, QpSpec};
+use crate::attributes::{DeviceAttributes, GidEntry, GidType, PortAttributes, PortState};
+use crate::error::{Error, Result};
+use crate::event::{AsyncEvent, CqId, SrqId};
+use crate::exchange::Role;
+use crate::{
+    Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, Mtu, QpAttributes, QpNumber,
+    RemoteKey, State, WindowType,
+};
+use softroce_sim::card::{self, Card};
+use softroce_sim::memory::{MemoryRegion, Pd};
+use softroce_sim::time::Time;
+use softroce_sim::wire::{Encapsulation, MacAddr};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The place at a card from which programs use it.
+pub(super) trait Seat: Send + Sync + 'static {
+    /// Calls `act` with the card and the time, once; what it made the card want to send is seen to.
+    fn with(&self, act: &mut dyn FnMut(&mut Card, Time)) -> Result<()>;
+
+    /// Work was posted to a queue pair.
+    fn doorbell(&self, qp: QpNumber);
+
+    /// A program has found nothing to take: the card has a turn.
+    fn turn(&self) -> Result<()>;
+
+    /// Waits until `ready`, which is asked now and whenever the card has
+    /// [news](Card::has_news); false if that was not so in time.
+    fn wait(
+        &self,
+        what: &'static str,
+        timeout: Option<Duration>,
+        ready: &mut dyn FnMut(&mut Card) -> bool,
+    ) -> Result<bool>;
+
+    /// Ethernet address of a peer, where it is the program's to know.
+    fn resolve(&self, gid: Gid) -> Option<MacAddr>;
+
+    fn now(&self) -> Duration;
+    fn sleep(&self, time: Duration) -> Result<()>;
+    fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
+    fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>>;
+}
+
+/// A card as a device.
+pub(super) struct CardProvider<S> {
+    name: String,
+    common: Arc<Common<S>>,
+}
+
+/// What the objects of a device share.
+struct Common<S> {
+    seat: S,
+    desk: Mutex<Desk>,
+}
+
+/// What is kept beside the card.
+#[derive(Default)]
+struct Desk {
+    channels: usize,
+    /// Completion queues with a channel.
+    told_in: BTreeMap<card::CqId, Handle>,
+    /// Notifications that nobody has taken, by channel.
+    told: BTreeMap<Handle, VecDeque<card::CqId>>,
+    events: VecDeque<AsyncEvent>,
+    /// Readers of completion queues that queue pairs still use.
+    readers: BTreeMap<card::CqId, card::CompletionQueue>,
+    /// What queue pairs were set to.
+    attributes: BTreeMap<QpNumber, QpAttributes>,
+}
+
+impl<S: Seat> Common<S> {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // Nothing in it can be half done.
+        self.desk.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Calls `act` with the card, and gives what it gave.
+    fn with<T>(&self, mut act: impl FnMut(&mut Card, Time) -> T) -> Result<T> {
+        let mut outcome = None;
+        self.seat
+            .with(&mut |card, now| outcome = Some(act(card, now)))?;
+        outcome.ok_or_else(|| Error::Port("the card was not there".into()))
+    }
+
+    /// Takes the card's news to where they are asked for.
+    fn collect(&self, card: &mut Card) -> MutexGuard<'_, Desk> {
+        let mut desk = self.desk();
+        while let Some(cq) = card.next_notification() {
+            if let Some(&channel) = desk.told_in.get(&cq) {
+                desk.told.entry(channel).or_default().push_back(cq);
+            }
+        }
+        while let Some(event) = card.next_event() {
+            desk.events.push_back(translate(event));
+        }
+        desk
+    }
+}
+
+fn translate(event: card::AsyncEvent) -> AsyncEvent {
+    use card::AsyncEvent as E;
+    match event {
+        E::CqError(cq) => AsyncEvent::CqError(CqId(cq.0 as Handle)),
+        E::QpFatal(qp) => AsyncEvent::QpFatal(qp),
+        E::QpAccessError(qp) => AsyncEvent::QpAccessError(qp),
+        E::QpRequestError(qp) => AsyncEvent::QpRequestError(qp),
+        E::CommunicationEstablished(qp) => AsyncEvent::CommunicationEstablished(qp),
+        E::SqDrained(qp) => AsyncEvent::SqDrained(qp),
+        E::LastWqeReached(qp) => AsyncEvent::LastWqeReached(qp),
+        E::SrqLimitReached(srq) => AsyncEvent::SrqLimitReached(SrqId(srq.0 as Handle)),
+    }
+}
+
+impl<S: Seat> CardProvider<S> {
+    pub(super) fn new(name: String, seat: S) -> CardProvider<S> {
+        CardProvider {
+            name,
+            common: Arc::new(Common {
+                seat,
+                desk: Mutex::default(),
+            }),
+        }
+    }
+
+    fn one_port(&self, port: u8) -> Result<()> {
+        match port {
+            1 => Ok(()),
+            _ => Err(self.no_such("port", port.into(), "port 1 only")),
+        }
+    }
+
+    fn no_such(&self, what: &'static str, value: u32, limit: &str) -> Error {
+        Error::NoSuch {
+            device: self.name.clone(),
+            what,
+            value,
+            limit: limit.into(),
+        }
+    }
+}
+
+/// A number as a handle, and back.
+fn number(handle: Handle) -> u32 {
+    handle as u32
+}
+
+impl<S: Seat> Provider for CardProvider<S> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn query_device(&self) -> Result<DeviceAttributes> {
+        let mac = self.common.with(|card, _| card.config().mac)?;
+        let [a, b, c, d, e, f] = mac.0;
+        Ok(DeviceAttributes {
+            fw_ver: env!("CARGO_PKG_VERSION").into(),
+            // EUI-64 of the Ethernet address, as rdma_rxe has it.
+            node_guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
+            vendor_id: 0,
+            vendor_part_id: 0,
+            max_mr_size: softroce_sim::memory::MAX_REGION_LEN,
+            max_qp: card::MAX_QP,
+            max_qp_wr: card::MAX_WR,
+            max_sge: card::MAX_SGE,
+            max_cq: 1 << 20,
+            max_cqe: card::MAX_CQE,
+            max_mr: 1 << 23,
+            max_pd: 1 << 20,
+            max_qp_rd_atom: 255,
+            max_qp_init_rd_atom: 255,
+            max_mw: 1 << 23,
+            max_ah: 1 << 20,
+            max_srq: 1 << 20,
+            max_srq_wr: card::MAX_WR,
+            max_srq_sge: card::MAX_SGE,
+            max_mcast_grp: 1 << 13,
+            max_pkeys: 1,
+            phys_port_cnt: 1,
+        })
+    }
+
+    fn query_port(&self, port: u8) -> Result<PortAttributes> {
+        self.one_port(port)?;
+        let mtu = self.common.with(|card, _| card.config().port_mtu)?;
+        Ok(PortAttributes {
+            state: PortState::Active,
+            max_mtu: Mtu::M4096,
+            active_mtu: mtu,
+            gid_tbl_len: 1,
+            pkey_tbl_len: 1,
+            max_msg_sz: 1 << 31,
+        })
+    }
+
+    fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry> {
+        self.one_port(port)?;
+        if index != 0 {
+            return Err(self.no_such("GID", index, "GID 0 only"));
+        }
+        self.common.with(|card, _| GidEntry {
+            gid: card.config().gid,
+            gid_type: match card.config().encapsulation {
+                Encapsulation::RoceV1 => GidType::RoceV1,
+                Encapsulation::RoceV2 => GidType::RoceV2,
+            },
+        })
+    }
+
+    fn alloc_pd(&self) -> Result<Handle> {
+        self.common.with(|card, _| card.alloc_pd().0 as Handle)
+    }
+
+    fn dealloc_pd(&self, _pd: Handle) {
+        // A number that nobody has any more; there is nothing to free.
+    }
+
+    fn reg_mr(
+        &self,
+        pd: Handle,
+        memory: &Buffer,
+        access: Access,
+    ) -> Result<(Handle, MemoryRegion)> {
+        let region = self
+            .common
+            .with(|card, _| card.register(Pd(number(pd)), memory.clone(), access))??;
+        Ok((region.lkey.0 as Handle, region))
+    }
+
+    fn dereg_mr(&self, mr: Handle) {
+        let key = LocalKey(number(mr));
+        // Gone already only if the card is.
+        let _ = self.common.with(|card, _| card.deregister(key));
+    }
+
+    fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)> {
+        let key = self
+            .common
+            .with(|card, _| card.alloc_mw(Pd(number(pd)), kind))??;
+        Ok((key.0 as Handle, key))
+    }
+
+    fn dealloc_mw(&self, mw: Handle) {
+        let key = RemoteKey(number(mw));
+        let _ = self.common.with(|card, _| card.dealloc_mw(key));
+    }
+
+    fn create_ah(&self, pd: Handle, address: &AddressVector) -> Result<AddressId> {
+        let address = self.resolved(address);
+        Ok(self
+            .common
+            .with(|card, _| card.create_ah(Pd(number(pd)), &address))??)
+    }
+
+    fn destroy_ah(&self, ah: AddressId) {
+        let _ = self.common.with(|card, _| card.destroy_ah(ah));
+    }
+
+    fn create_comp_channel(&self) -> Result<Handle> {
+        let mut desk = self.common.desk();
+        desk.channels += 1;
+        Ok(desk.channels)
+    }
+
+    fn destroy_comp_channel(&self, channel: Handle) {
+        self.common.desk().told.remove(&channel);
+    }
+
+    fn next_comp_event(
+        &self,
+        channel: Handle,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Handle>> {
+        let mut event = None;
+        let common = &self.common;
+        common
+            .seat
+            .wait("a completion event", timeout, &mut |card| {
+                let mut desk = common.collect(card);
+                event = desk.told.get_mut(&channel).and_then(VecDeque::pop_front);
+                event.is_some()
+            })?;
+        Ok(event.map(|cq| cq.0 as Handle))
+    }
+
+    fn create_cq(
+        &self,
+        cqe: u32,
+        channel: Option<Handle>,
+    ) -> Result<(Handle, Box<dyn super::CompletionQueue>)> {
+        let queue = self.common.with(|card, _| card.create_cq(cqe))??;
+        let id = queue.id();
+        if let Some(channel) = channel {
+            self.common.desk().told_in.insert(id, channel);
+        }
+        let common = self.common.clone();
+        Ok((
+            id.0 as Handle,
+            Box::new(queues::CompletionQueue::new(common, queue)),
+        ))
+    }
+
+    fn destroy_cq(&self, cq: Handle) {
+        let id = card::CqId(number(cq));
+        let mut desk = self.common.desk();
+        desk.told_in.remove(&id);
+        for told in desk.told.values_mut() {
+            told.retain(|&c| c != id);
+        }
+        let mut reader = desk.readers.remove(&id);
+        drop(desk);
+        let _ = self.common.with(|card, _| {
+            if let Some(reader) = reader.take() {
+                // The owner sees to it that no queue pair uses it.
+                let _ = card.destroy_cq(reader);
+            }
+        });
+    }
+
+    fn create_srq(
+        &self,
+        pd: Handle,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<(Handle, Box<dyn super::SharedReceiveQueue>)> {
+        let pd = Pd(number(pd));
+        let srq = self
+            .common
+            .with(|card, _| card.create_srq(pd, max_wr, max_sge))??;
+        Ok((
+            srq.id().0 as Handle,
+            Box::new(queues::SharedReceiveQueue(srq)),
+        ))
+    }
+
+    fn set_srq_limit(&self, srq: Handle, limit: u32) -> Result<()> {
+        let srq = card::SrqId(number(srq));
+        Ok(self
+            .common
+            .with(|card, _| card.set_srq_limit(srq, limit))??)
+    }
+
+    fn destroy_srq(&self, _srq: Handle) {
+        // Its ring goes with its writer; the card keeps an empty place.
+    }
+
+    fn create_qp(&self, spec: &QpSpec) -> Result<(Handle, Box<dyn super::QueuePair>)> {
+        let init = card::QpInit {
+            qp_type: spec.qp_type,
+            pd: Pd(number(spec.pd)),
+            send_cq: card::CqId(number(spec.send_cq)),
+            recv_cq: card::CqId(number(spec.recv_cq)),
+            max_send_wr: spec.max_send_wr,
+            max_recv_wr: spec.max_recv_wr,
+            max_send_sge: spec.max_send_sge,
+            max_recv_sge: spec.max_recv_sge,
+            max_inline: spec.max_inline,
+            srq: spec.srq.map(|s| card::SrqId(number(s))),
+        };
+        let qp = self.common.with(|card, _| card.create_qp(&init))??;
+        let number = qp.number();
+        self.common
+            .desk()
+            .attributes
+            .insert(number, QpAttributes::default());
+        let common = self.common.clone();
+        Ok((
+            number.get() as Handle,
+            Box::new(queues::QueuePair::new(common, qp)),
+        ))
+    }
+
+    fn modify_qp(&self, qp: Handle, attributes: &QpAttributes) -> Result<()> {
+        let qp = QpNumber::new(number(qp));
+        let mut attributes = *attributes;
+        attributes.address = attributes.address.map(|a| self.resolved(&a));
+        self.common
+            .with(|card, now| card.modify_qp(now, qp, &attributes))??;
+        let mut desk = self.common.desk();
+        let kept = desk.attributes.entry(qp).or_default();
+        if attributes.state == Some(State::Reset) {
+            *kept = QpAttributes::default();
+        }
+        kept.merge(&attributes);
+        Ok(())
+    }
+
+    fn query_qp(&self, qp: Handle) -> Result<QpAttributes> {
+        let qp = QpNumber::new(number(qp));
+        let state = self.common.with(|card, _| card.qp_state(qp))?;
+        let kept = self.common.desk().attributes.get(&qp).copied();
+        Ok(QpAttributes {
+            state,
+            cur_state: state,
+            ..kept.unwrap_or_default()
+        })
+    }
+
+    fn bind_mw(&self, qp: Handle, mw: Handle, binding: &Binding) -> Result<RemoteKey> {
+        let (qp, key) = (QpNumber::new(number(qp)), RemoteKey(number(mw)));
+        Ok(self
+            .common
+            .with(|card, _| card.bind_mw(qp, key, *binding))??)
+    }
+
+    fn attach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {
+        let qp = QpNumber::new(number(qp));
+        Ok(self.common.with(|card, _| card.attach_mcast(qp, group))??)
+    }
+
+    fn detach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {
+        let qp = QpNumber::new(number(qp));
+        Ok(self.common.with(|card, _| card.detach_mcast(qp, group))??)
+    }
+
+    fn destroy_qp(&self, qp: Handle) {
+        let qp = QpNumber::new(number(qp));
+        self.common.desk().attributes.remove(&qp);
+        let _ = self.common.with(|card, _| card.destroy_qp(qp));
+    }
+
+    fn next_async_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>> {
+        let mut event = None;
+        let common = &self.common;
+        common
+            .seat
+            .wait("an asynchronous event", timeout, &mut |card| {
+                event = common.collect(card).events.pop_front();
+                event.is_some()
+            })?;
+        Ok(event)
+    }
+
+    fn now(&self) -> Duration {
+        self.common.seat.now()
+    }
+
+    fn sleep(&self, time: Duration) -> Result<()> {
+        self.common.seat.sleep(time)
+    }
+
+    fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {
+        self.common.seat.spawn(program)
+    }
+
+    fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>> {
+        self.common.seat.exchange(role)
+    }
+}
+
+impl<S: Seat> CardProvider<S> {
+    fn resolved(&self, address: &AddressVector) -> AddressVector {
+        let mut address = *address;
+        if address.dmac == MacAddr::default()
+            && let Some(mac) = self.common.seat.resolve(address.dgid)
+        {
+            address.dmac = mac;
+        }
+        address
+    }
+}

@@ -1,0 +1,119 @@
+//! The rings of a card, as the program's side has them.
+
+use super::{Common, Seat};
+use crate::error::Result;
+use crate::provider;
+use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest, State};
+use softroce_sim::card;
+use std::sync::Arc;
+
+/// A completion queue, which gives its reader back when it is dropped.
+pub(super) struct CompletionQueue<S: Seat> {
+    common: Arc<Common<S>>,
+    /// Taken when it is dropped.
+    queue: Option<card::CompletionQueue>,
+}
+
+impl<S: Seat> CompletionQueue<S> {
+    pub(super) fn new(common: Arc<Common<S>>, queue: card::CompletionQueue) -> CompletionQueue<S> {
+        CompletionQueue {
+            common,
+            queue: Some(queue),
+        }
+    }
+
+    fn fill(&mut self, out: &mut [Completion]) -> usize {
+        let Some(queue) = &mut self.queue else {
+            return 0;
+        };
+        let mut n = 0;
+        for place in out {
+            match queue.poll() {
+                Some(completion) => *place = completion,
+                None => break,
+            }
+            n += 1;
+        }
+        n
+    }
+}
+
+impl<S: Seat> provider::CompletionQueue for CompletionQueue<S> {
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        let n = self.fill(out);
+        if n > 0 || out.is_empty() {
+            return Ok(n);
+        }
+        self.common.seat.turn()?;
+        Ok(self.fill(out))
+    }
+
+    fn req_notify(&mut self, which: Notify) -> Result<()> {
+        match &self.queue {
+            Some(queue) => {
+                let id = queue.id();
+                Ok(self
+                    .common
+                    .with(|card, _| card.request_notify(id, which))??)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn resize(&mut self, cqe: u32) -> Result<()> {
+        match &mut self.queue {
+            Some(queue) => Ok(self.common.with(|card, _| card.resize_cq(queue, cqe))??),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<S: Seat> Drop for CompletionQueue<S> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.common.desk().readers.insert(queue.id(), queue);
+        }
+    }
+}
+
+/// A queue pair, which rings its card.
+pub(super) struct QueuePair<S: Seat> {
+    common: Arc<Common<S>>,
+    queue: card::QueuePair,
+}
+
+impl<S: Seat> QueuePair<S> {
+    pub(super) fn new(common: Arc<Common<S>>, queue: card::QueuePair) -> QueuePair<S> {
+        QueuePair { common, queue }
+    }
+}
+
+impl<S: Seat> provider::QueuePair for QueuePair<S> {
+    fn number(&self) -> QpNumber {
+        self.queue.number()
+    }
+
+    fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        self.queue.post_send(request)?;
+        self.common.seat.doorbell(self.queue.number());
+        Ok(())
+    }
+
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        self.queue.post_recv(request)?;
+        // The card looks for receive requests when it needs one, and flushes them when it is told.
+        if self.queue.state() == State::Error {
+            self.common.seat.doorbell(self.queue.number());
+        }
+        Ok(())
+    }
+}
+
+/// A shared receive queue; the card looks into it when it needs a request.
+pub(super) struct SharedReceiveQueue(pub(super) card::SharedReceiveQueue);
+
+impl provider::SharedReceiveQueue for SharedReceiveQueue {
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        self.0.post_recv(request)
+    }
+}

@@ -1,0 +1,139 @@
+//! What a device has to be able to do. Everything above this door is the same for all of them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `card` | a software card, however one gets at it |
+//! | [`sim`] | programs on cards of a network in virtual time |
+//!
+//! The trait is flat, as libibverbs is: objects are named by handles, and the types of this crate that
+//! own the handles see to it that none outlives what it needs. Posting and polling have objects of
+//! their own, since they are what has to be fast.
+
+mod card;
+pub mod sim;
+
+use crate::attributes::{DeviceAttributes, GidEntry, PortAttributes};
+use crate::error::Result;
+use crate::event::AsyncEvent;
+use crate::exchange::{Exchange, Role};
+use crate::{
+    Access, AddressId, AddressVector, Binding, Buffer, Completion, Gid, Mtu, Notify, PostError,
+    QpAttributes, QpNumber, QpType, RecvRequest, RemoteKey, SendRequest, WindowType,
+};
+use softroce_sim::memory::MemoryRegion;
+use std::time::Duration;
+
+/// Names an object of a provider: a number, or an address. Whoever has it destroys it once.
+pub(crate) type Handle = usize;
+
+/// A queue pair to be made, by handles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpSpec {
+    pub(crate) qp_type: QpType,
+    pub(crate) pd: Handle,
+    pub(crate) send_cq: Handle,
+    pub(crate) recv_cq: Handle,
+    pub(crate) srq: Option<Handle>,
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_recv_sge: u32,
+    pub(crate) max_inline: u32,
+}
+
+/// An opened device.
+pub(crate) trait Provider: Send + Sync {
+    fn name(&self) -> &str;
+    fn query_device(&self) -> Result<DeviceAttributes>;
+    fn query_port(&self, port: u8) -> Result<PortAttributes>;
+    fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry>;
+
+    fn alloc_pd(&self) -> Result<Handle>;
+    fn dealloc_pd(&self, pd: Handle);
+
+    /// Registers `memory`, which the caller keeps alive until [`Provider::dereg_mr`].
+    fn reg_mr(&self, pd: Handle, memory: &Buffer, access: Access)
+    -> Result<(Handle, MemoryRegion)>;
+    fn dereg_mr(&self, mr: Handle);
+    fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)>;
+    fn dealloc_mw(&self, mw: Handle);
+
+    fn create_ah(&self, pd: Handle, address: &AddressVector) -> Result<AddressId>;
+    fn destroy_ah(&self, ah: AddressId);
+
+    fn create_comp_channel(&self) -> Result<Handle>;
+    fn destroy_comp_channel(&self, channel: Handle);
+    /// The completion queue whose event is next in a channel; `None` if none came in time. Acknowledged
+    /// by being given out.
+    fn next_comp_event(&self, channel: Handle, timeout: Option<Duration>)
+    -> Result<Option<Handle>>;
+
+    fn create_cq(
+        &self,
+        cqe: u32,
+        channel: Option<Handle>,
+    ) -> Result<(Handle, Box<dyn CompletionQueue>)>;
+    /// Called after its [`CompletionQueue`] was dropped, and once no queue pair uses it.
+    fn destroy_cq(&self, cq: Handle);
+
+    fn create_srq(
+        &self,
+        pd: Handle,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<(Handle, Box<dyn SharedReceiveQueue>)>;
+    fn set_srq_limit(&self, srq: Handle, limit: u32) -> Result<()>;
+    fn destroy_srq(&self, srq: Handle);
+
+    fn create_qp(&self, spec: &QpSpec) -> Result<(Handle, Box<dyn QueuePair>)>;
+    fn modify_qp(&self, qp: Handle, attributes: &QpAttributes) -> Result<()>;
+    fn query_qp(&self, qp: Handle) -> Result<QpAttributes>;
+    /// Binds a window of type 1, and gives its new key.
+    fn bind_mw(&self, qp: Handle, mw: Handle, binding: &Binding) -> Result<RemoteKey>;
+    fn attach_mcast(&self, qp: Handle, group: Gid) -> Result<()>;
+    fn detach_mcast(&self, qp: Handle, group: Gid) -> Result<()>;
+    /// Called after its [`QueuePair`] was dropped.
+    fn destroy_qp(&self, qp: Handle);
+
+    /// The next asynchronous event; `None` if none came in time.
+    fn next_async_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>>;
+
+    /// Time since some moment in the past; never goes back.
+    fn now(&self) -> Duration;
+    fn sleep(&self, time: Duration) -> Result<()>;
+    /// Runs `program` beside the caller, in the provider's time.
+    fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
+    /// Meets the program in the other role.
+    fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>>;
+}
+
+/// A program that was started by [`Provider::spawn`].
+pub(crate) trait Join: Send {
+    /// Waits until it has ended.
+    fn join(self: Box<Self>) -> Result<()>;
+}
+
+/// Takes completions out.
+pub(crate) trait CompletionQueue: Send {
+    /// Fills `out` from its beginning; how many there were. None at all lets time pass.
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize>;
+    fn req_notify(&mut self, which: Notify) -> Result<()>;
+    fn resize(&mut self, cqe: u32) -> Result<()>;
+}
+
+/// Takes requests in.
+pub(crate) trait QueuePair: Send {
+    fn number(&self) -> QpNumber;
+    fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError>;
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError>;
+}
+
+/// Takes receive requests in, for several queue pairs.
+pub(crate) trait SharedReceiveQueue: Send {
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError>;
+}
+
+/// The path MTUs as `ibv_mtu` numbers them, 1 to 5.
+pub(crate) const fn mtu_number(mtu: Mtu) -> u32 {
+    mtu as u32 + 1
+}

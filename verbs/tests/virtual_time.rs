@@ -1,0 +1,254 @@
+//! Programs in virtual time, through the public door.
+
+use softroce_sim::card::{Card, CardConfig};
+use softroce_sim::fabric::machine::Machine;
+use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, Topology};
+use softroce_sim::time::Span;
+use softroce_verbs::provider::sim::World;
+use softroce_verbs::{
+    Access, CompletionKind, Connection, Context, Error, Notify, Psn, QpType, RecvRequest, Result,
+    Role, SendRequest, Status, Work,
+};
+use std::time::Duration;
+
+/// 100 Gb/s, 500 ns each way.
+fn network() -> Network<Machine, ()> {
+    let link = LinkSpec::new(Rate::from_gbps(100), Span::from_ns(500));
+    let topology = Topology::back_to_back(link);
+    let config = Config {
+        seed: 7,
+        payload: PayloadMode::Carried,
+        ..Config::default()
+    };
+    let routes = config.routes.clone();
+    Network::new(&topology, config, (), |_, node| {
+        let card = CardConfig::new(&node.name, node.gid(), node.mac);
+        Machine::new(Card::new(card, 7, routes.clone()), 16).expect("a completion queue of 16")
+    })
+    .expect("a network of two")
+}
+
+const SERVER: Role = Role::Server {
+    listen: std::net::SocketAddr::V4(std::net::SocketAddrV4::new(
+        std::net::Ipv4Addr::LOCALHOST,
+        0,
+    )),
+};
+const CLIENT: Role = Role::Client {
+    server: std::net::SocketAddr::V4(std::net::SocketAddrV4::new(
+        std::net::Ipv4Addr::LOCALHOST,
+        0,
+    )),
+};
+
+/// SENDs there and back; how long all of it took.
+fn ping_pong(context: &Context, role: &Role, rounds: u32) -> Result<Duration> {
+    let pd = context.alloc_pd()?;
+    let mut cq = context.create_cq(16, None)?;
+    let mut qp = pd.create_qp(QpType::Rc).cq(&cq).build()?;
+    let mr = pd.reg_new(64, Access::LOCAL_WRITE)?;
+    let mut partner = context.exchange(role)?;
+    let psn = Psn::new(1);
+    let peer = partner.swap(&qp.endpoint(psn)?)?;
+    qp.connect(psn, &peer, &Connection::default())?;
+    let sge = [mr.sge(0, 64)];
+    let receive = RecvRequest {
+        wr_id: 1,
+        sges: &sge,
+    };
+    qp.post_recv(&receive)?;
+    partner.barrier()?;
+    let start = context.now();
+    let send = SendRequest::new(2, Work::Send, &sge);
+    let mut received = 0;
+    let mut done = 0;
+    if !role.is_server() {
+        qp.post_send(&send)?;
+    }
+    while received < rounds || done < rounds {
+        let completion = cq.wait(Duration::from_millis(1))?;
+        assert_eq!(completion.status, Status::Success);
+        match completion.kind {
+            CompletionKind::Receive => {
+                received += 1;
+                qp.post_recv(&receive)?;
+                if role.is_server() || received < rounds {
+                    qp.post_send(&send)?;
+                }
+            }
+            _ => done += 1,
+        }
+    }
+    Ok(context.now() - start)
+}
+
+#[test]
+fn a_ping_pong_takes_what_the_wire_takes() {
+    let mut world = World::new(network());
+    for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+        world
+            .start(host, move |context| ping_pong(&context, &role, 10))
+            .unwrap();
+    }
+    let times: Vec<Duration> = world.run().into_iter().map(|t| t.unwrap()).collect();
+    // A SEND of 64 bytes is 14 + 20 + 8 + 12 + 64 + 4 of headers, data and ICRC, and 24 of FCS, preamble and
+    // gap: 146 bytes, 11.68 ns. Each of 20 takes that and 500 ns, and is found at most one poll (100 ns)
+    // late; the last acknowledgement takes another way.
+    let least = Duration::from_nanos(20 * 511);
+    assert!(
+        times[0] >= least && times[0] <= least + Duration::from_nanos(20 * 101 + 700),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn the_same_programs_do_the_same_again() {
+    let once = || {
+        let mut world = World::new(network());
+        for (host, role) in [("h1", SERVER), ("h0", CLIENT)] {
+            world
+                .start(host, move |context| ping_pong(&context, &role, 50))
+                .unwrap();
+        }
+        let times: Vec<Duration> = world.run().into_iter().map(|t| t.unwrap()).collect();
+        world.with_fabric(|fabric| {
+            let hosts = [fabric.host(0), fabric.host(1)];
+            let counters = hosts.map(|h| format!("{:?}", fabric.card(h).counters()));
+            (times, fabric.now(), counters)
+        })
+    };
+    assert_eq!(once(), once());
+}
+
+#[test]
+fn a_program_sleeps_until_its_channel_tells() {
+    let mut world = World::new(network());
+    for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+        world
+            .start(host, move |context| -> Result<Duration> {
+                let pd = context.alloc_pd()?;
+                let channel = context.create_comp_channel()?;
+                let mut cq = context.create_cq(16, Some(&channel))?;
+                let mut qp = pd.create_qp(QpType::Rc).cq(&cq).build()?;
+                let mr = pd.reg_new(64, Access::LOCAL_WRITE)?;
+                let mut partner = context.exchange(&role)?;
+                let peer = partner.swap(&qp.endpoint(Psn::new(1))?)?;
+                qp.connect(Psn::new(1), &peer, &Connection::default())?;
+                let sge = [mr.sge(0, 64)];
+                if role.is_server() {
+                    qp.post_recv(&RecvRequest {
+                        wr_id: 1,
+                        sges: &sge,
+                    })?;
+                }
+                cq.req_notify(Notify::Next)?;
+                partner.barrier()?;
+                if !role.is_server() {
+                    context.sleep(Duration::from_micros(30))?;
+                    qp.post_send(&SendRequest::new(2, Work::Send, &sge))?;
+                }
+                assert_eq!(
+                    channel
+                        .get_cq_event(Some(Duration::from_micros(10)))?
+                        .is_some(),
+                    !role.is_server()
+                );
+                if role.is_server() {
+                    assert_eq!(channel.get_cq_event(None)?, Some(cq.id()));
+                }
+                let at = context.now();
+                assert_eq!(cq.poll()?.map(|c| c.status), Some(Status::Success));
+                Ok(at)
+            })
+            .unwrap();
+    }
+    let times: Vec<Duration> = world.run().into_iter().map(|t| t.unwrap()).collect();
+    // There after one way, back after two: 511.68 ns, and some 507 more for the acknowledgement's 66 + 20 bytes.
+    let after = |us, t: Duration| t - Duration::from_micros(us);
+    assert_eq!(after(30, times[1]).as_nanos(), 511);
+    assert!(
+        (1015..1025).contains(&after(30, times[0]).as_nanos()),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn who_waits_for_nothing_is_told() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| {
+            let channel = context.create_comp_channel()?;
+            channel.get_cq_event(None).map(drop)
+        })
+        .unwrap();
+    world
+        .start("h1", |context| context.exchange(&CLIENT).map(drop))
+        .unwrap();
+    let outcomes: Vec<Result<()>> = world.run();
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::StandsStill { .. }), "{error}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_partner_that_has_ended_is_told() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| context.exchange(&CLIENT).map(drop))
+        .unwrap();
+    world
+        .start("h1", |context| {
+            context.exchange(&SERVER)?.receive().map(drop)
+        })
+        .unwrap();
+    let outcomes: Vec<Result<()>> = world.run();
+    assert!(outcomes[0].is_ok());
+    assert!(
+        matches!(outcomes[1], Err(Error::Exchange { .. })),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn programs_beside_each_other_take_turns() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| -> Result<Vec<u64>> {
+            let sleeper = |ns| {
+                move |c: Context| {
+                    c.sleep(Duration::from_nanos(ns))?;
+                    Ok::<_, Error>(c.now())
+                }
+            };
+            let late = context.spawn(sleeper(300))?;
+            let early = context.spawn(sleeper(100))?;
+            let mut times = Vec::new();
+            for spawned in [late, early] {
+                times.push(spawned.join()?.expect("no panic")?.as_nanos() as u64);
+            }
+            times.push(context.now().as_nanos() as u64);
+            Ok(times)
+        })
+        .unwrap();
+    assert_eq!(world.run().remove(0).unwrap(), [300, 100, 300]);
+}
+
+#[test]
+fn a_queue_outlives_its_owner_while_it_is_used() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| -> Result<()> {
+            let pd = context.alloc_pd()?;
+            let cq = context.create_cq(16, None)?;
+            let qp = pd.create_qp(QpType::Rc).cq(&cq).build()?;
+            drop(cq);
+            drop(pd);
+            qp.modify(&softroce_verbs::QpAttributes::to_init(Access::LOCAL_WRITE))?;
+            drop(context);
+            drop(qp);
+            Ok(())
+        })
+        .unwrap();
+    world.run().remove(0).unwrap();
+}
