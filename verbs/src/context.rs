@@ -60,6 +60,11 @@ impl Context {
         self.provider.query_gid(port, index)
     }
 
+    /// The place in the GID table of port 1 that packets of this device come from.
+    pub fn gid_index(&self) -> u32 {
+        self.provider.gid_index()
+    }
+
     /// A new protection domain.
     ///
     /// # Errors

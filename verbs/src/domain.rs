@@ -139,7 +139,9 @@ pub struct MemoryRegion {
 impl Drop for MemoryRegion {
     #[doc(alias = "ibv_dereg_mr")]
     fn drop(&mut self) {
-        self.pd.0.context.provider.dereg_mr(self.handle);
+        if !self.pd.0.context.provider.dereg_mr(self.handle) {
+            std::mem::forget(self.memory.clone());
+        }
     }
 }
 

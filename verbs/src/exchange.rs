@@ -178,7 +178,6 @@ pub(crate) struct TcpExchange {
 }
 
 impl TcpExchange {
-    #[allow(dead_code)]
     pub(crate) fn meet(role: &Role) -> Result<TcpExchange> {
         let (stream, peer) = match *role {
             Role::Server { listen } => {

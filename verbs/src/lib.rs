@@ -6,7 +6,8 @@
 //!
 //! | libibverbs | here |
 //! |---|---|
-//! | `ibv_open_device`, `ibv_query_device`, `_port`, `_gid` | [`Context`] |
+//! | `ibv_get_device_list`, `ibv_open_device` | [`devices`], [`open`] |
+//! | `ibv_query_device`, `_port`, `_gid` | [`Context`] |
 //! | `ibv_alloc_pd`, `ibv_reg_mr`, `ibv_alloc_mw`, `ibv_create_ah` | [`ProtectionDomain`], [`MemoryRegion`], [`MemoryWindow`], [`AddressHandle`] |
 //! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue`], [`CompletionChannel`] |
 //! | `ibv_create_srq` | [`SharedReceiveQueue`] |
@@ -24,6 +25,7 @@
 pub mod attributes;
 mod completion;
 mod context;
+mod device;
 mod domain;
 mod error;
 mod event;
@@ -34,6 +36,7 @@ mod srq;
 
 pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::{Context, Spawned};
+pub use device::{Device, DeviceKind, devices, open};
 pub use domain::{AddressHandle, MemoryRegion, MemoryWindow, ProtectionDomain};
 pub use error::{Error, Result};
 pub use event::{AsyncEvent, CqId, SrqId};

@@ -287,10 +287,11 @@ impl QueuePair {
     ///
     /// If the port has no address.
     pub fn endpoint(&self, psn: Psn) -> Result<Endpoint> {
+        let context = &self.pd.0.context;
         Ok(Endpoint {
             qp: self.number(),
             psn,
-            gid: self.pd.0.context.query_gid(1, 0)?.gid,
+            gid: context.query_gid(1, context.gid_index())?.gid,
         })
     }
 

@@ -373,6 +373,12 @@ pub enum PostError {
     /// Receive requests go to the shared receive queue.
     #[error("the queue pair takes its receive requests from a shared receive queue")]
     SharedReceiveQueue,
+    /// Hardware refuses it.
+    #[error("the device refuses the request: {}", std::io::Error::from_raw_os_error(*code))]
+    Device {
+        /// What its driver says, a number of the operating system's.
+        code: i32,
+    },
     /// The state does not allow posting here (C10-22, C10-25, C10-29).
     #[error("a queue pair in {state} takes no {queue} requests")]
     WrongState {

@@ -34,6 +34,11 @@ impl Access {
         self.0
     }
 
+    /// The rights among these that there are here, from bits as `ibv_access_flags` has them.
+    pub const fn from_bits(bits: u16) -> Access {
+        Access(bits & 63)
+    }
+
     /// True if it has rights that a region gives only along with local write.
     #[inline]
     pub const fn writes_remotely(self) -> bool {

@@ -38,6 +38,12 @@ impl Buffer {
         self.len
     }
 
+    /// Address of its first byte. Whoever reads and writes there does it as a device does, at any time; the
+    /// memory lives as long as a clone of the buffer.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.words.as_ptr().cast::<u8>().cast_mut()
+    }
+
     /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0

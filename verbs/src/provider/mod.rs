@@ -4,12 +4,15 @@
 //! |---|---|
 //! | `card` | a software card, however one gets at it |
 //! | [`sim`] | programs on cards of a network in virtual time |
+//! | `ibverbs` | what libibverbs lists |
 //!
 //! The trait is flat, as libibverbs is: objects are named by handles, and the types of this crate that
 //! own the handles see to it that none outlives what it needs. Posting and polling have objects of
 //! their own, since they are what has to be fast.
 
 mod card;
+#[cfg(target_os = "linux")]
+pub(crate) mod ibverbs;
 pub mod sim;
 
 use crate::attributes::{DeviceAttributes, GidEntry, PortAttributes};
@@ -17,7 +20,7 @@ use crate::error::Result;
 use crate::event::AsyncEvent;
 use crate::exchange::{Exchange, Role};
 use crate::{
-    Access, AddressId, AddressVector, Binding, Buffer, Completion, Gid, Mtu, Notify, PostError,
+    Access, AddressId, AddressVector, Binding, Buffer, Completion, Gid, Notify, PostError,
     QpAttributes, QpNumber, QpType, RecvRequest, RemoteKey, SendRequest, WindowType,
 };
 use softroce_sim::memory::MemoryRegion;
@@ -48,13 +51,19 @@ pub(crate) trait Provider: Send + Sync {
     fn query_port(&self, port: u8) -> Result<PortAttributes>;
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry>;
 
+    /// The place in the GID table of port 1 that its packets come from.
+    fn gid_index(&self) -> u32 {
+        0
+    }
+
     fn alloc_pd(&self) -> Result<Handle>;
     fn dealloc_pd(&self, pd: Handle);
 
     /// Registers `memory`, which the caller keeps alive until [`Provider::dereg_mr`].
     fn reg_mr(&self, pd: Handle, memory: &Buffer, access: Access)
     -> Result<(Handle, MemoryRegion)>;
-    fn dereg_mr(&self, mr: Handle);
+    /// True if the memory can be freed: the device does not touch it any more.
+    fn dereg_mr(&self, mr: Handle) -> bool;
     fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)>;
     fn dealloc_mw(&self, mw: Handle);
 
@@ -133,7 +142,20 @@ pub(crate) trait SharedReceiveQueue: Send {
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError>;
 }
 
-/// The path MTUs as `ibv_mtu` numbers them, 1 to 5.
-pub(crate) const fn mtu_number(mtu: Mtu) -> u32 {
-    mtu as u32 + 1
+/// A program on a thread of its own, where time is the wall clock's.
+pub(crate) fn spawn_thread(program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {
+    let thread = std::thread::Builder::new().spawn(program);
+    let thread = thread.map_err(|source| crate::Error::Os {
+        call: "starting a thread for another program".into(),
+        source,
+    })?;
+    Ok(Box::new(thread))
+}
+
+impl Join for std::thread::JoinHandle<()> {
+    fn join(self: Box<Self>) -> Result<()> {
+        // That it panicked shows in what it did not leave behind.
+        let _ = std::thread::JoinHandle::join(*self);
+        Ok(())
+    }
 }

@@ -234,10 +234,12 @@ impl<S: Seat> Provider for CardProvider<S> {
         Ok((region.lkey.0 as Handle, region))
     }
 
-    fn dereg_mr(&self, mr: Handle) {
+    fn dereg_mr(&self, mr: Handle) -> bool {
         let key = LocalKey(number(mr));
         // Gone already only if the card is.
         let _ = self.common.with(|card, _| card.deregister(key));
+        // The card has a clone of it.
+        true
     }
 
     fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)> {

@@ -49,10 +49,11 @@ impl Default for WorldConfig {
 /// ```
 /// use softroce_sim::card::{Card, CardConfig};
 /// use softroce_sim::fabric::machine::Machine;
-/// use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Topology};
+/// use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, Topology};
+/// use softroce_sim::time::Span;
 /// use softroce_verbs::provider::sim::World;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let topology = Topology::back_to_back(LinkSpec::default());
+/// let topology = Topology::back_to_back(LinkSpec::new(Rate::from_gbps(100), Span::from_ns(500)));
 /// let config = Config { seed: 1, payload: PayloadMode::Carried, ..Config::default() };
 /// let routes = config.routes.clone();
 /// let network = Network::new(&topology, config, (), |_, node| {

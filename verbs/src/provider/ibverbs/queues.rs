@@ -1,0 +1,390 @@
+//! Posting and polling.
+
+use super::super::QpSpec;
+use super::abi::*;
+use super::library::check;
+use super::{IbvContext, convert};
+use crate::provider;
+use crate::{
+    Completion, CompletionKind, Error, Immediate, Notify, PostError, QpNumber, QpType, RecvRequest,
+    RemoteKey, Result, SendRequest, Sge, Status, Work,
+};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// Completions taken at once.
+const BATCH: usize = 16;
+/// Elements of a request; more than any device here has for one.
+const ELEMENTS: usize = 32;
+
+pub(super) struct CompletionQueue {
+    context: Arc<IbvContext>,
+    cq: *mut ibv_cq,
+    poll: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
+}
+
+// SAFETY: any thread may poll a completion queue.
+unsafe impl Send for CompletionQueue {}
+
+impl CompletionQueue {
+    pub(super) fn new(context: Arc<IbvContext>, cq: *mut ibv_cq) -> Result<CompletionQueue> {
+        let Some(poll) = context.ops().poll_cq else {
+            return Err(Error::Unsupported {
+                device: "the device".into(),
+                what: "function to poll a completion queue".into(),
+            });
+        };
+        Ok(CompletionQueue { context, cq, poll })
+    }
+}
+
+/// Every status has its number; those that no card of RoCE gives have none here.
+fn status(number: c_int) -> Option<Status> {
+    Status::ALL.into_iter().find(|s| *s as c_int == number)
+}
+
+fn kind(opcode: c_int) -> CompletionKind {
+    match opcode {
+        1 => CompletionKind::Write,
+        2 => CompletionKind::Read,
+        3 => CompletionKind::CompareSwap,
+        4 => CompletionKind::FetchAdd,
+        5 => CompletionKind::BindWindow,
+        6 => CompletionKind::LocalInvalidate,
+        9 => CompletionKind::AtomicWrite,
+        128 => CompletionKind::Receive,
+        129 => CompletionKind::ReceiveWithImmediate,
+        // Of a request that failed, where the field says nothing.
+        _ => CompletionKind::Send,
+    }
+}
+
+fn completion(wc: &ibv_wc) -> Result<Completion> {
+    let Some(status) = status(wc.status) else {
+        return Err(Error::Protocol(format!(
+            "request {} of queue pair {:#08x} ended with status {} (vendor error {:#x}), which no RoCE card \
+             gives",
+            wc.wr_id, wc.qp_num, wc.status, wc.vendor_err
+        )));
+    };
+    let has = |flag| wc.wc_flags & flag != 0;
+    Ok(Completion {
+        wr_id: wc.wr_id,
+        status,
+        kind: kind(wc.opcode),
+        qp: QpNumber::new(wc.qp_num),
+        byte_len: wc.byte_len,
+        immediate: has(IBV_WC_WITH_IMM).then(|| Immediate(wc.imm_data.to_ne_bytes())),
+        invalidated: has(IBV_WC_WITH_INV).then_some(RemoteKey(wc.imm_data)),
+        src_qp: QpNumber::new(wc.src_qp),
+        grh: has(IBV_WC_GRH),
+    })
+}
+
+impl provider::CompletionQueue for CompletionQueue {
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        let mut taken = 0;
+        while taken < out.len() {
+            let want = (out.len() - taken).min(BATCH);
+            // SAFETY: all fields of a completion are numbers.
+            let mut wcs: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
+            // SAFETY: there is room for as many as are asked for, and the queue lives as long as self.
+            let n = unsafe { (self.poll)(self.cq, want as c_int, wcs.as_mut_ptr()) };
+            if n < 0 {
+                check("ibv_poll_cq", n)?;
+            }
+            let n = n as usize;
+            for wc in &wcs[..n] {
+                out[taken] = completion(wc)?;
+                taken += 1;
+            }
+            if n < want {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    fn req_notify(&mut self, which: Notify) -> Result<()> {
+        let Some(request) = self.context.ops().req_notify_cq else {
+            return Ok(());
+        };
+        let solicited = c_int::from(which == Notify::Solicited);
+        // SAFETY: the queue lives as long as self.
+        check("ibv_req_notify_cq", unsafe { request(self.cq, solicited) })
+    }
+
+    fn resize(&mut self, cqe: u32) -> Result<()> {
+        let cqe = i32::try_from(cqe).unwrap_or(i32::MAX);
+        // SAFETY: the queue lives as long as self.
+        let code = unsafe { (self.context.verbs.ibv_resize_cq)(self.cq, cqe) };
+        check(&format!("ibv_resize_cq to {cqe}"), code)
+    }
+}
+
+/// Elements as libibverbs has them.
+struct Elements {
+    list: [ibv_sge; ELEMENTS],
+    count: usize,
+}
+
+impl Elements {
+    fn new(sges: &[Sge]) -> std::result::Result<Elements, PostError> {
+        if sges.len() > ELEMENTS {
+            return Err(PostError::TooManySges {
+                count: sges.len(),
+                limit: ELEMENTS as u32,
+            });
+        }
+        let mut list = [ibv_sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        }; ELEMENTS];
+        for (place, sge) in list.iter_mut().zip(sges) {
+            *place = ibv_sge {
+                addr: sge.addr,
+                length: sge.len,
+                lkey: sge.lkey.0,
+            };
+        }
+        Ok(Elements {
+            list,
+            count: sges.len(),
+        })
+    }
+}
+
+/// What a number of the operating system says of a request that was not taken.
+fn refused(code: c_int, capacity: u32) -> PostError {
+    match code.abs() {
+        // ENOMEM: what all drivers say of a full queue.
+        12 => PostError::QueueFull { capacity },
+        code => PostError::Device { code },
+    }
+}
+
+pub(super) struct QueuePair {
+    context: Arc<IbvContext>,
+    qp: *mut ibv_qp,
+    number: QpNumber,
+    qp_type: QpType,
+    max_send_wr: u32,
+    max_recv_wr: u32,
+    max_inline: u32,
+}
+
+// SAFETY: any thread may post to a queue pair.
+unsafe impl Send for QueuePair {}
+
+impl QueuePair {
+    pub(super) fn new(
+        context: Arc<IbvContext>,
+        qp: *mut ibv_qp,
+        spec: &QpSpec,
+        cap: &ibv_qp_cap,
+    ) -> QueuePair {
+        QueuePair {
+            context,
+            qp,
+            // SAFETY: it is a queue pair.
+            number: QpNumber::new(unsafe { (*qp).qp_num }),
+            qp_type: spec.qp_type,
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_inline: cap.max_inline_data,
+        }
+    }
+
+    /// Opcode, immediate data or key, and the part of the request that goes with the opcode.
+    fn fill(&self, work: Work, to: &mut ibv_send_wr) -> std::result::Result<(), PostError> {
+        let rdma = |remote: crate::Remote| wr {
+            rdma: rdma {
+                remote_addr: remote.addr,
+                rkey: remote.rkey.0,
+            },
+        };
+        let atomic = |remote: crate::Remote, compare_add, swap| wr {
+            atomic: atomic {
+                remote_addr: remote.addr,
+                compare_add,
+                swap,
+                rkey: remote.rkey.0,
+            },
+        };
+        let immediate = |i: Immediate| u32::from_ne_bytes(i.0);
+        to.opcode = match work {
+            Work::Send => IBV_WR_SEND,
+            Work::SendImmediate(_) => IBV_WR_SEND_WITH_IMM,
+            Work::SendInvalidate(_) => IBV_WR_SEND_WITH_INV,
+            Work::Write(_) => IBV_WR_RDMA_WRITE,
+            Work::WriteImmediate(..) => IBV_WR_RDMA_WRITE_WITH_IMM,
+            Work::Read(_) => IBV_WR_RDMA_READ,
+            Work::CompareSwap { .. } => IBV_WR_ATOMIC_CMP_AND_SWP,
+            Work::FetchAdd { .. } => IBV_WR_ATOMIC_FETCH_AND_ADD,
+            Work::AtomicWrite(_) => IBV_WR_ATOMIC_WRITE,
+            Work::BindWindow { .. } => IBV_WR_BIND_MW,
+            Work::LocalInvalidate(_) => IBV_WR_LOCAL_INV,
+        };
+        match work {
+            Work::Send => {}
+            Work::SendImmediate(i) => to.imm_data = immediate(i),
+            Work::SendInvalidate(key) | Work::LocalInvalidate(key) => to.imm_data = key.0,
+            Work::Write(at) | Work::Read(at) | Work::AtomicWrite(at) => to.wr = rdma(at),
+            Work::WriteImmediate(at, i) => {
+                to.imm_data = immediate(i);
+                to.wr = rdma(at);
+            }
+            Work::CompareSwap { at, compare, swap } => to.wr = atomic(at, compare, swap),
+            Work::FetchAdd { at, add } => to.wr = atomic(at, add, 0),
+            Work::BindWindow { key, binding } => {
+                let keys = self.context.keys();
+                let window = keys.windows.get(&(key.0 >> 8)).copied();
+                let region = keys.regions.get(&binding.lkey.0).copied();
+                let (Some(mw), Some(mr)) = (window, region) else {
+                    // EINVAL: what a driver says of a window or region that is not its own.
+                    return Err(PostError::Device { code: 22 });
+                };
+                to.bind_mw = bind_mw {
+                    mw,
+                    rkey: key.0,
+                    bind_info: convert::binding(&binding, mr),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+impl provider::QueuePair for QueuePair {
+    fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        if !request.work.fits(self.qp_type) {
+            return Err(PostError::Unsupported(request.work));
+        }
+        if request.to.is_some() != (self.qp_type == QpType::Ud) {
+            return Err(PostError::Destination);
+        }
+        let mut elements = Elements::new(request.sges)?;
+        let mut flags = 0;
+        for (on, flag) in [
+            (request.signaled, IBV_SEND_SIGNALED),
+            (request.solicited, IBV_SEND_SOLICITED),
+            (request.fence, IBV_SEND_FENCE),
+        ] {
+            if on {
+                flags |= flag;
+            }
+        }
+        if let Some(data) = request.inline {
+            // The driver copies what the element says without asking for a key.
+            if data.len() > self.max_inline as usize || !request.work.sends_data() {
+                return Err(PostError::Inline {
+                    len: data.len(),
+                    limit: self.max_inline as usize,
+                });
+            }
+            elements.list[0] = ibv_sge {
+                addr: data.as_ptr() as u64,
+                length: data.len() as u32,
+                lkey: 0,
+            };
+            elements.count = usize::from(!data.is_empty());
+            flags |= IBV_SEND_INLINE;
+        }
+        // SAFETY: every field is a number or a pointer, and may be zero.
+        let mut send: ibv_send_wr = unsafe { std::mem::zeroed() };
+        send.wr_id = request.wr_id;
+        send.sg_list = elements.list.as_mut_ptr();
+        send.num_sge = elements.count as c_int;
+        send.send_flags = flags;
+        self.fill(request.work, &mut send)?;
+        // Held until the request is posted, so that the address handle is not destroyed meanwhile.
+        let keys = self.context.keys();
+        if let Some(to) = request.to {
+            let ah = keys.addresses.get(to.address.0 as usize).copied().flatten();
+            let Some(ah) = ah else {
+                return Err(PostError::Destination);
+            };
+            send.wr = wr {
+                ud: ud {
+                    ah,
+                    remote_qpn: to.qp.get(),
+                    remote_qkey: to.qkey,
+                },
+            };
+        } else if !matches!(request.work, Work::BindWindow { .. }) {
+            drop(keys);
+        }
+        let Some(post) = self.context.ops().post_send else {
+            return Err(PostError::Device { code: 95 });
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the queue pair lives as long as self; the driver copies the request before it returns.
+        match unsafe { post(self.qp, &raw mut send, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err(refused(code, self.max_send_wr)),
+        }
+    }
+
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        let Some(post) = self.context.ops().post_recv else {
+            return Err(PostError::Device { code: 95 });
+        };
+        let mut elements = Elements::new(request.sges)?;
+        let mut receive = receive(request, &mut elements);
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: as in post_send.
+        match unsafe { post(self.qp, &raw mut receive, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err(refused(code, self.max_recv_wr)),
+        }
+    }
+}
+
+fn receive(request: &RecvRequest<'_>, elements: &mut Elements) -> ibv_recv_wr {
+    ibv_recv_wr {
+        wr_id: request.wr_id,
+        next: std::ptr::null_mut(),
+        sg_list: elements.list.as_mut_ptr(),
+        num_sge: elements.count as c_int,
+    }
+}
+
+pub(super) struct SharedReceiveQueue {
+    context: Arc<IbvContext>,
+    srq: *mut ibv_srq,
+    max_wr: u32,
+}
+
+// SAFETY: any thread may post to a shared receive queue.
+unsafe impl Send for SharedReceiveQueue {}
+
+impl SharedReceiveQueue {
+    pub(super) fn new(context: Arc<IbvContext>, srq: *mut ibv_srq, max_wr: u32) -> Self {
+        SharedReceiveQueue {
+            context,
+            srq,
+            max_wr,
+        }
+    }
+}
+
+impl provider::SharedReceiveQueue for SharedReceiveQueue {
+    fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        let Some(post) = self.context.ops().post_srq_recv else {
+            return Err(PostError::Device { code: 95 });
+        };
+        let mut elements = Elements::new(request.sges)?;
+        let mut receive = receive(request, &mut elements);
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the queue lives as long as self; the driver copies the request before it returns.
+        match unsafe { post(self.srq, &raw mut receive, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err(refused(code, self.max_wr)),
+        }
+    }
+}
