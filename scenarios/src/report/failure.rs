@@ -2,10 +2,36 @@
 
 use super::Status;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How many failures of a run are listed.
+/// How many failures of a run are listed: the first of each kind, and then those that come first.
 pub const FAILURES_LISTED: usize = 100;
+
+/// The places of at most `most` of `all` that together show the most kinds: the first of each of the coarse
+/// kinds before others, then the first of each of the fine ones, then what came first. In the order of `all`.
+pub(crate) fn chosen<'a, T, A: Ord, B: Ord>(
+    all: &'a [T],
+    most: usize,
+    coarse: impl Fn(&'a T) -> A,
+    fine: impl Fn(&'a T) -> B,
+) -> BTreeSet<usize> {
+    let mut places = BTreeSet::new();
+    let (mut coarse_seen, mut fine_seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut take = |new: &mut dyn FnMut(&'a T) -> bool| {
+        for (place, each) in all.iter().enumerate() {
+            if places.len() == most {
+                break;
+            }
+            if new(each) {
+                places.insert(place);
+            }
+        }
+    };
+    take(&mut |each| coarse_seen.insert(coarse(each)));
+    take(&mut |each| fine_seen.insert(fine(each)));
+    take(&mut |_| true);
+    places
+}
 
 /// A request that failed, or a peer's request that was refused, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -48,7 +74,8 @@ pub struct FailureReport {
     pub tries: Vec<TryReport>,
     /// There were more before those.
     pub earlier_tries: bool,
-    /// Counters of the queue pair that moved meanwhile, by the names that drivers give them.
+    /// Counters of the queue pair that moved meanwhile, by the names that drivers give them. What had no
+    /// answer as it began is among what was sent.
     pub counters: BTreeMap<&'static str, u64>,
     /// Send requests that were flushed because of it.
     pub flushed_sends: Flushed,
@@ -80,7 +107,7 @@ pub struct FailedRequest {
     pub number: Option<u64>,
     /// Its `wr_id`.
     pub wr_id: u64,
-    /// Bytes of a send request.
+    /// Bytes of a send request; `None` if nothing is sent for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Its first PSN.
@@ -89,6 +116,22 @@ pub struct FailedRequest {
     /// Its last PSN; of a READ that of the last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_psn: Option<u32>,
+    /// What a window was to be bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowRequest>,
+}
+
+/// A window that was to be bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct WindowRequest {
+    /// The key that it was to have.
+    pub rkey: u32,
+    /// Local key of the region.
+    pub region: u32,
+    /// First byte.
+    pub addr: u64,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
 /// Something that a requester did, or was told.
@@ -149,4 +192,28 @@ pub struct OtherSide {
     pub cause: &'static str,
     /// In one line.
     pub line: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_shown_before_any_twice() {
+        let all = ["aa", "aa", "ab", "ba", "aa", "ab", "ca"];
+        let places = |most| {
+            let coarse = |s: &&'static str| s.as_bytes()[0];
+            Vec::from_iter(chosen(&all, most, coarse, |s| *s))
+        };
+        for (most, needed) in [
+            (0, &[][..]),
+            (2, &[0, 3]),
+            (3, &[0, 3, 6]),
+            (4, &[0, 2, 3, 6]),
+            (5, &[0, 1, 2, 3, 6]),
+            (9, &[0, 1, 2, 3, 4, 5, 6]),
+        ] {
+            assert_eq!(places(most), needed, "{most}");
+        }
+    }
 }

@@ -5,9 +5,9 @@ use super::measure::{name_of, way_name};
 use crate::format::Scenario;
 use crate::report::failure::{
     FAILURES_LISTED, FailedRequest, FailureReport, Flushed, LostPacket, OtherSide, PeerName,
-    TryReport,
+    TryReport, WindowRequest, chosen,
 };
-use softroce_sim::card::QpType;
+use softroce_sim::card::{QpType, Work};
 use softroce_sim::card::explain::{Batch, Subject};
 use softroce_sim::fabric::explain::{self, Explanation};
 use softroce_sim::fabric::losses::Kind;
@@ -18,10 +18,13 @@ use std::collections::BTreeMap;
 /// The first failures of a run, and how many there were beside them.
 pub(super) fn of(scenario: &Scenario, built: &mut Built) -> (Vec<FailureReport>, u64) {
     let (all, beyond) = explain::explain(&mut built.network);
-    let more = all.len().saturating_sub(FAILURES_LISTED) as u64 + beyond;
     let names = Names::new(scenario, built);
-    let first = all.iter().take(FAILURES_LISTED);
-    (first.map(|failure| names.report(failure)).collect(), more)
+    let kind = |e: &Explanation| (e.failure.status.map(|s| s as u32), e.failure.cause.name());
+    let place = |e: &Explanation| (kind(e), names.load(e));
+    let listed = chosen(&all, FAILURES_LISTED, kind, place);
+    let more = (all.len() - listed.len()) as u64 + beyond;
+    let reports = listed.into_iter().map(|at| names.report(&all[at]));
+    (reports.collect(), more)
 }
 
 /// What things are called in the scenario.
@@ -63,6 +66,11 @@ impl<'a> Names<'a> {
         Some((*name).to_string())
     }
 
+    fn load(&self, explained: &Explanation) -> Option<&'a str> {
+        let of = (explained.host, explained.failure.own.1);
+        self.loads.get(&of).copied()
+    }
+
     fn report(&self, explained: &Explanation) -> FailureReport {
         let failure = &explained.failure;
         let (gid, qp) = failure.own;
@@ -71,9 +79,18 @@ impl<'a> Names<'a> {
                 operation: sent.work.name(),
                 number: Some(sent.number),
                 wr_id: sent.wr_id,
-                bytes: Some(sent.len),
+                bytes: (!sent.work.is_local()).then_some(sent.len),
                 first_psn: sent.psns.map(|(first, _)| first.get()),
                 last_psn: sent.psns.map(|(_, last)| last.get()),
+                window: match sent.work {
+                    Work::BindWindow { key, binding } => Some(WindowRequest {
+                        rkey: key.0,
+                        region: binding.lkey.0,
+                        addr: binding.addr,
+                        bytes: binding.len,
+                    }),
+                    _ => None,
+                },
             }),
             Subject::Receive { number, wr_id, .. } => Some(FailedRequest {
                 operation: "receive",
@@ -82,6 +99,7 @@ impl<'a> Names<'a> {
                 bytes: None,
                 first_psn: None,
                 last_psn: None,
+                window: None,
             }),
             Subject::Arrived(_) | Subject::QueuePair => None,
         };
@@ -97,10 +115,7 @@ impl<'a> Names<'a> {
                 |channel| way_name(self.scenario, channel),
                 |channel, position| self.fault(channel, position),
             ),
-            load: self
-                .loads
-                .get(&(explained.host, qp))
-                .map(|name| (*name).to_string()),
+            load: self.load(explained).map(str::to_string),
             time_ps: failure.at.as_ps(),
             host: self.host(explained.host),
             service: match failure.service {

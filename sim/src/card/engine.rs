@@ -166,19 +166,25 @@ impl Card {
 
     /// Takes a packet that arrived, sent along `route`.
     pub fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
+        // Before it is looked at, so that a failure that it brings about has it among what was counted.
+        self.counters_of(packet).received_packets += 1;
         let outcome = self.dispatch(now, packet, route, env);
-        let qp = self
-            .index_of(packet.bth.dest_qp())
-            .and_then(|i| self.qps[i].as_deref_mut());
-        let counters = qp.map_or(&mut self.counters, |qp| &mut qp.counters);
-        counters.received_packets += 1;
         if let Err(why) = outcome {
-            counters.refused.count(why);
+            self.counters_of(packet).refused.count(why);
             env.observe(|| Deed::Refused {
                 packet: *packet,
                 why,
             });
         }
+    }
+
+    /// The counters of the queue pair that a packet is for, or the card's if there is none.
+    #[inline]
+    fn counters_of(&mut self, packet: &Packet) -> &mut Counters {
+        let qp = self
+            .index_of(packet.bth.dest_qp())
+            .and_then(|i| self.qps[i].as_deref_mut());
+        qp.map_or(&mut self.counters, |qp| &mut qp.counters)
     }
 
     fn dispatch<E: Env>(

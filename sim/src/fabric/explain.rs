@@ -112,11 +112,19 @@ fn peers_side(failure: &Failure, all: &[(HostId, Failure)]) -> Option<usize> {
     }
 }
 
-/// What was lost in each try of a request that got no answer.
+/// What was lost in each try of a request that got no answer, or none in time.
 fn lost<H: Host, O: Observer>(network: &Network<H, O>, failure: &Failure) -> Vec<LostTry> {
-    let (Cause::RetriesExceeded { psn, .. }, Some(peer), Subject::Send(_)) =
-        (failure.cause, failure.peer, failure.subject)
-    else {
+    let psn = match failure.cause {
+        Cause::RetriesExceeded { psn, .. } => psn,
+        // The tries whose answer came cost nothing; of others the timer tells.
+        Cause::RnrRetriesExceeded { psn, .. } | Cause::Refused { psn, .. }
+            if timer(failure).is_some() =>
+        {
+            psn
+        }
+        _ => return Vec::new(),
+    };
+    let (Some(peer), Subject::Send(_)) = (failure.peer, failure.subject) else {
         return Vec::new();
     };
     let requests = network.losses(failure.own.0, peer);
@@ -170,12 +178,10 @@ fn lost<H: Host, O: Observer>(network: &Network<H, O>, failure: &Failure) -> Vec
 /// timer and the time that a timer had run for then.
 fn rounds(failure: &Failure) -> Vec<(Time, Time)> {
     let timeout = match failure.cause {
-        Cause::RetriesExceeded {
-            timeout: Some(timeout),
-            ..
-        } => timeout,
-        _ => Span::from_ps(u64::MAX),
+        Cause::RetriesExceeded { timeout, .. } => timeout,
+        _ => timer(failure),
     };
+    let timeout = timeout.unwrap_or(Span::from_ps(u64::MAX));
     let first = failure.began().or(failure.tries.first().map(|t| t.at));
     let first = first.map_or(0, |at| at.as_ps().saturating_sub(timeout.as_ps()));
     let resends = failure.tries.iter().filter(|t| t.step == Step::Resend);
@@ -183,6 +189,14 @@ fn rounds(failure: &Failure) -> Vec<(Time, Time)> {
     begins.insert(0, Time::from_ps(first));
     let ends = begins.clone().into_iter().skip(1).chain([Time::NEVER]);
     begins.into_iter().zip(ends).collect()
+}
+
+/// The timer, if it ran out in one of the tries.
+fn timer(failure: &Failure) -> Option<Span> {
+    failure.tries.iter().find_map(|t| match t.step {
+        Step::Timeout(after) => Some(after),
+        _ => None,
+    })
 }
 
 impl Explanation {

@@ -30,6 +30,13 @@ fn steps(failure: &Failure) -> Vec<(u32, Step)> {
     tries.map(|t| (t.psn.get(), t.step)).collect()
 }
 
+/// The counters that moved, by name.
+fn moved(failure: &Failure) -> Vec<(&'static str, u64)> {
+    let mut moved = failure.moved.clone();
+    moved.sort_unstable();
+    moved
+}
+
 /// What is done to a request, and what is said of it; the request is the first on its queue pair.
 struct Case {
     setup: Setup,
@@ -198,6 +205,9 @@ fn cases() -> Vec<(&'static str, Case)> {
                     why: WrongResponse::Length {
                         len: 8,
                         expected: 64,
+                        // The bench's.
+                        mtu: 1024,
+                        pieces: None,
                     },
                 },
                 status: Status::BadResponse,
@@ -302,9 +312,73 @@ fn a_window_that_cannot_be_bound_says_why() {
     assert_eq!(b.completed(), [(1, Status::WindowBindError)]);
     let failure = only(&mut b);
     let why = WindowError::Bound(key.0);
-    assert_eq!(failure.cause, Cause::Bind { key: again, why });
+    assert_eq!(
+        failure.cause,
+        Cause::Bind {
+            key: again,
+            binding,
+            why
+        }
+    );
     // The one that was bound before is the first on this queue pair.
     assert!(matches!(failure.subject, Subject::Send(sent) if sent.number == 2));
+    // Nobody else has a part in it, and `part` is 1000 bytes from byte 1000 on.
+    assert_eq!(
+        failure.to_string(),
+        format!(
+            "BIND WINDOW #2 (wr_id 1) of qp {} (10.0.0.1): no window bound as {again} to 1000 bytes at {:#x} \
+             of the region with lkey {}: window {key} is bound already",
+            b.qp.number(),
+            b.mr.addr + 1000,
+            b.mr.lkey,
+        )
+    );
+    // The same of a key that is invalidated.
+    let mut b = Bench::ready();
+    b.post(1, Work::LocalInvalidate(RemoteKey(0xdead_be01)), &[]);
+    b.says();
+    assert_eq!(only(&mut b).peer, None);
+}
+
+/// READ data whose pieces are those of another path MTU than the queue pair's 1024.
+#[test]
+fn another_path_mtu_is_named() {
+    for (len, first, parts) in [
+        (
+            2000,
+            512,
+            "512 bytes where 1024 were asked for; it comes in pieces of 512 bytes, and the path MTU here is 1024",
+        ),
+        (
+            3000,
+            2048,
+            "2048 bytes where 1024 were asked for; it comes in pieces of 2048 bytes, and the path MTU here is 1024",
+        ),
+    ] {
+        let mut b = Bench::ready();
+        b.post_read(1, len);
+        b.says();
+        b.hear(read_response(
+            Opcode::RC_READ_RESPONSE_FIRST,
+            0,
+            &vec![0; first],
+        ));
+        assert_eq!(b.completed(), [(1, Status::BadResponse)]);
+        let line = only(&mut b).to_string();
+        assert!(line.ends_with(parts), "{line}");
+    }
+    // The peer's is so large that all of it is one packet.
+    let mut b = Bench::ready();
+    b.post_read(1, 2000);
+    b.says();
+    b.hear(read_response(
+        Opcode::RC_READ_RESPONSE_ONLY,
+        0,
+        &[0; 2000],
+    ));
+    let line = only(&mut b).to_string();
+    let parts = "2000 bytes where 1024 were asked for; the path MTU here is 1024";
+    assert!(line.ends_with(parts), "{line}");
 }
 
 #[test]
@@ -349,18 +423,18 @@ fn tries_and_counters_are_those_since_an_answer_last_came() {
     assert_eq!(failure.tries[0].at, began);
     assert_eq!(failure.tries[2].at, began + timer);
     assert!(!failure.earlier_tries);
-    // The NAK, the packet sent again, the timer; not what happened before.
-    let mut moved = failure.moved.clone();
-    moved.sort_unstable();
-    let once = [
-        "local_ack_timeout_err",
-        "packet_seq_err",
-        "rcvd_pkts",
-        "request_packets",
-        "retransmitted_packets",
-        "sent_pkts",
-    ];
-    assert_eq!(moved, once.map(|name| (name, 1)));
+    // The packet, the NAK, the packet sent again, the timer; not what happened before.
+    assert_eq!(
+        moved(&failure),
+        [
+            ("local_ack_timeout_err", 1),
+            ("packet_seq_err", 1),
+            ("rcvd_pkts", 1),
+            ("request_packets", 2),
+            ("retransmitted_packets", 1),
+            ("sent_pkts", 2)
+        ]
+    );
     // What was posted to the queue pair in error says what had put it there.
     let later = b.card.next_failure().unwrap();
     let ended = Ended::Send {
@@ -372,6 +446,80 @@ fn tries_and_counters_are_those_since_an_answer_last_came() {
     assert_eq!(later.cause, Cause::Flushed(ended));
     let sends = later.flushed.sends;
     assert_eq!((sends.count, sends.first, sends.last), (1, 3, 3));
+}
+
+/// Every packet of the request, from the first transmission on, and every packet that came, the one that ended
+/// it included.
+#[test]
+fn counters_hold_the_first_packet_and_the_last() {
+    // Two requests are without answer as the second one's second packet is refused: three packets.
+    let mut b = Bench::ready();
+    b.post_write(1, 64);
+    b.post_write(2, 2048);
+    b.says();
+    b.hear(nak(2, NakCode::RemoteAccessError));
+    let failure = b.card.next_failure().unwrap();
+    let counted = moved(&failure);
+    // The first one is done with the NAK: what is left is the two packets of the second.
+    assert_eq!(
+        counted,
+        [
+            ("rcvd_pkts", 1),
+            ("remote_access_naks_received", 1),
+            ("request_packets", 2),
+            ("sent_pkts", 2)
+        ]
+    );
+    // An answer that does not fit comes to a READ, which is one packet whatever it asks for.
+    let mut b = Bench::ready();
+    b.post_read(1, 4096);
+    b.says();
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, b"short!!!"));
+    assert_eq!(
+        moved(&only(&mut b)),
+        [("rcvd_pkts", 1), ("request_packets", 1), ("sent_pkts", 1)]
+    );
+    // A try more than there are retries, and a NAK for each.
+    let mut b = Bench::new(Setup {
+        rnr_retry: 1,
+        ..ready()
+    });
+    b.post_send(1, 64);
+    for _ in 0..2 {
+        b.says();
+        b.hear(rnr_nak(0, 1));
+        b.wait(Span::from_us(10));
+    }
+    assert_eq!(
+        moved(&only(&mut b)),
+        [
+            ("rcvd_pkts", 2),
+            ("rcvd_rnr_err", 2),
+            ("request_packets", 2),
+            ("retransmitted_packets", 1),
+            ("sent_pkts", 2)
+        ]
+    );
+    // No answer at all.
+    let mut b = Bench::new(Setup {
+        timeout: 1,
+        retry_cnt: 2,
+        ..ready()
+    });
+    b.post_write(1, 64);
+    for _ in 0..3 {
+        b.says();
+        b.wait(Span::from_ns(8192));
+    }
+    assert_eq!(
+        moved(&only(&mut b)),
+        [
+            ("local_ack_timeout_err", 3),
+            ("request_packets", 3),
+            ("retransmitted_packets", 2),
+            ("sent_pkts", 3)
+        ]
+    );
 }
 
 #[test]

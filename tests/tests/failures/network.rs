@@ -6,8 +6,8 @@ use softroce_sim::fabric::explain::{Explanation, explain};
 use softroce_sim::fabric::losses::{Kind, Why};
 use softroce_sim::fabric::machine::{FlowId, FlowOperation, FlowSpec, Machine, connect};
 use softroce_sim::fabric::{
-    Action, Config, DropCause, Fault, Filter, LinkSpec, Network, Opcodes, PayloadMode, PsnFilter,
-    Rate, SwitchSpec, Topology,
+    Action, Config, DropCause, Fault, Filter, LinkSpec, Network, Opcodes, Pattern, PayloadMode,
+    PsnFilter, Rate, SwitchSpec, Topology,
 };
 use softroce_sim::memory::Access;
 use softroce_sim::time::{Span, Time};
@@ -271,6 +271,65 @@ fn read_data_that_is_lost_in_every_round() {
         format!(
             "{TIMEOUTS}; the answer with PSN 41 lost on h1->s0 in rounds 1, 2, 3, 4 (fault number 0)"
         )
+    );
+}
+
+/// The receiver is never ready, and the second of its three RNR NAKs is lost: that try ends with the timer.
+#[test]
+fn an_rnr_nak_that_is_lost_is_named() {
+    let spec = FlowSpec {
+        recv_depth: 0,
+        rnr_retry: 1,
+        min_rnr_timer: 1,
+        ..FlowSpec::new(FlowOperation::Send, 64, 1)
+    };
+    let all = story_with(spec, 3, |network, _| {
+        let topology = network.topology();
+        let way = topology.channel_between("h1", "s0").unwrap();
+        let filter = Filter {
+            opcodes: Opcodes::Acknowledges,
+            ..Filter::ALL
+        };
+        let second = Fault::new(Action::Drop)
+            .on(filter)
+            .when(Pattern::Every { n: 3, phase: 1 });
+        network.inject(way, second).unwrap();
+    });
+    let (line, lost) = told(&all);
+    let why = Why::Dropped(DropCause::Fault);
+    assert_eq!(lost, [(2, Kind::RnrNak, 40, why)]);
+    assert_eq!(
+        line,
+        "rnr_retry 1 used up at PSN 40: the receiver was not ready, and the last RNR NAK asks for a wait of \
+         10us; the RNR NAK of PSN 40 lost on h1->s0 in round 2 (fault number 0)"
+    );
+}
+
+/// The peer refuses for good what the first try did not bring to it.
+#[test]
+fn what_was_lost_before_a_refusal_is_named() {
+    let all = story(FlowOperation::Write, 64, |network, id| {
+        let qp = network.host(id.peer).receiver_qp(id.receiver);
+        let card = network.host_mut(id.peer).card_mut();
+        let attributes = QpAttributes {
+            access: Some(Access::LOCAL_WRITE),
+            ..Default::default()
+        };
+        card.modify_qp(Time::ZERO, qp, &attributes).unwrap();
+        let topology = network.topology();
+        let way = topology.channel_between("h0", "s0").unwrap();
+        let filter = Filter {
+            round: Some(1),
+            ..Filter::ALL
+        };
+        let first = Fault::new(Action::Drop).on(filter);
+        network.inject(way, first).unwrap();
+    });
+    let (line, _) = told(&all);
+    assert_eq!(
+        line,
+        "the peer refused PSN 40: NAK invalid request; flushed: 8 sends (wr_id 1 to 8); PSN 40 lost on \
+         h0->s0 in round 1 (fault number 0); at h1: refused: the queue pair does not grant remote write access"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Reasons of failures, with their numbers.
 
 use crate::card::work::{AddressHandle, CqId, Status};
-use crate::memory::{Access, AccessError, LocalKey, WindowError};
+use crate::memory::{Access, AccessError, Binding, LocalKey, WindowError};
 use crate::time::{Span, Time};
 use crate::wire::{NakCode, Opcode, Psn, RemoteKey};
 use std::fmt;
@@ -85,6 +85,8 @@ pub enum Cause {
     Bind {
         /// The key it was to have.
         key: RemoteKey,
+        /// The region, and the bytes of it, that it was to open.
+        binding: Binding,
         /// Why not.
         why: WindowError,
     },
@@ -196,6 +198,11 @@ pub enum WrongResponse {
         len: u16,
         /// Bytes that were asked for.
         expected: u64,
+        /// Path MTU of the queue pair.
+        mtu: u16,
+        /// The size of the pieces that the answer comes in, if this one is not the last and that size is
+        /// not the path MTU: the peer's is another.
+        pieces: Option<u16>,
     },
     /// It ends too early, or goes on too long.
     Place,
@@ -406,7 +413,15 @@ impl fmt::Display for Cause {
                 }
             ),
             Cause::Invalidate { key, why } => write!(f, "key {key} cannot be invalidated: {why}"),
-            Cause::Bind { key, why } => write!(f, "no window bound as {key}: {why}"),
+            Cause::Bind { key, binding, why } => {
+                let Binding {
+                    lkey, addr, len, ..
+                } = binding;
+                write!(
+                    f,
+                    "no window bound as {key} to {len} bytes at {addr:#x} of the region with lkey {lkey}: {why}"
+                )
+            }
             Cause::BadResponse { opcode, psn, why } => {
                 write!(f, "{opcode} with PSN {psn} does not answer it: {why}")
             }
@@ -477,8 +492,21 @@ impl fmt::Display for WrongResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WrongResponse::Operation => f.write_str("another operation"),
-            WrongResponse::Length { len, expected } => {
-                write!(f, "{len} bytes where {expected} were asked for")
+            WrongResponse::Length {
+                len,
+                expected,
+                mtu,
+                pieces,
+            } => {
+                write!(f, "{len} bytes where {expected} were asked for")?;
+                match pieces {
+                    Some(theirs) => write!(
+                        f,
+                        "; it comes in pieces of {theirs} bytes, and the path MTU here is {mtu}"
+                    ),
+                    None if len > mtu => write!(f, "; the path MTU here is {mtu}"),
+                    None => Ok(()),
+                }
             }
             WrongResponse::Place => f.write_str("it ends too early or goes on too long"),
         }

@@ -49,7 +49,9 @@ pub struct Failure {
     pub tries: Vec<Try>,
     /// There were more, too many to be remembered.
     pub earlier_tries: bool,
-    /// Counters of the queue pair that moved since an answer last got through, by name, and by how much.
+    /// Counters of the queue pair that moved from the first of the tries on, by name, and by how much. The
+    /// packets that had no answer then are among those sent, and the packet that ended it among those
+    /// received.
     pub moved: Vec<(&'static str, u64)>,
     /// What completed as flushed because of it.
     pub flushed: Flushed,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::card::work::{AddressHandle, CqId, Remote};
-use crate::memory::{Access, AccessError, LocalKey, WindowError};
+use crate::memory::{Access, AccessError, Binding, LocalKey, WindowError};
 use crate::wire::{NakCode, RemoteKey};
 use std::net::Ipv4Addr;
 
@@ -157,11 +157,18 @@ fn each_cause_has_a_line_of_its_own() {
         (
             Cause::Bind {
                 key,
-                why: WindowError::Empty(0x102),
+                binding: Binding {
+                    lkey,
+                    addr: 0x1000,
+                    len: 4096,
+                    access: Access::REMOTE_READ,
+                    zero_based: false,
+                },
+                why: WindowError::Bound(0x102),
             },
             S::WindowBindError,
             None,
-            "no window bound as 0x00000103: window 0x00000102 cannot be bound to no bytes",
+            "no window bound as 0x00000103 to 4096 bytes at 0x1000 of the region with lkey 0x00000203: window 0x00000102 is bound already",
         ),
         (
             Cause::BadResponse {
@@ -170,11 +177,43 @@ fn each_cause_has_a_line_of_its_own() {
                 why: WrongResponse::Length {
                     len: 8,
                     expected: 64,
+                    mtu: 1024,
+                    pieces: None,
                 },
             },
             S::BadResponse,
             None,
             "RC RDMA Read Response Only with PSN 41 does not answer it: 8 bytes where 64 were asked for",
+        ),
+        (
+            Cause::BadResponse {
+                opcode: Opcode::RC_READ_RESPONSE_FIRST,
+                psn,
+                why: WrongResponse::Length {
+                    len: 256,
+                    expected: 600,
+                    mtu: 1024,
+                    pieces: Some(256),
+                },
+            },
+            S::BadResponse,
+            None,
+            "RC RDMA Read Response First with PSN 41 does not answer it: 256 bytes where 600 were asked for; it comes in pieces of 256 bytes, and the path MTU here is 1024",
+        ),
+        (
+            Cause::BadResponse {
+                opcode: Opcode::RC_READ_RESPONSE_ONLY,
+                psn,
+                why: WrongResponse::Length {
+                    len: 600,
+                    expected: 512,
+                    mtu: 512,
+                    pieces: None,
+                },
+            },
+            S::BadResponse,
+            None,
+            "RC RDMA Read Response Only with PSN 41 does not answer it: 600 bytes where 512 were asked for; the path MTU here is 512",
         ),
         (
             Cause::InvalidRequest(InvalidRequest::TooManyReads {

@@ -13,7 +13,7 @@ use crate::card::work::{SendEntry, Status, Work};
 use crate::memory::Access;
 use crate::time::Time;
 use crate::wire::aeth::SyndromeKind;
-use crate::wire::{Aeth, Ext, NakCode, Opcode, Operation, Packet};
+use crate::wire::{Aeth, Ext, NakCode, Opcode, Operation, Packet, Position};
 
 impl Qp {
     /// Takes a response.
@@ -66,7 +66,7 @@ impl Qp {
     ) -> Result<(), Refusal> {
         let kind = aeth.syndrome.kind();
         if !matches!(kind, SyndromeKind::Ack { .. }) {
-            self.mark_trouble();
+            self.mark_trouble_of_packet();
             self.recent.note(
                 now,
                 Rare::NakReceived {
@@ -239,7 +239,7 @@ impl Qp {
         r.implied_nak = true;
         let lost = r.una;
         let psn = psn_at(r.first_psn, lost);
-        self.mark_trouble();
+        self.mark_trouble_of_packet();
         self.counters.implied_naks += 1;
         self.take_loss(now, Loss::Nak);
         self.recent.note(now, Rare::ImpliedNak { psn });
@@ -345,6 +345,8 @@ impl Qp {
         match self.place(&entry, &flight, position, offset, packet, desk, env) {
             Ok(()) => {}
             Err(cause) => {
+                self.mark_trouble_of_packet();
+                self.know_trouble();
                 self.fail_oldest(now, cause, desk);
                 return Ok(());
             }
@@ -400,7 +402,17 @@ impl Qp {
                 let ends = packet.bth.opcode().ends_message();
                 let len = packet.payload.len();
                 if u64::from(len) != expected {
-                    return Err(wrong(WrongResponse::Length { len, expected }));
+                    let mtu = self.mtu.bytes();
+                    let full = matches!(
+                        packet.bth.opcode().position(),
+                        Position::First | Position::Middle
+                    );
+                    return Err(wrong(WrongResponse::Length {
+                        len,
+                        expected,
+                        mtu,
+                        pieces: (full && len != mtu).then_some(len),
+                    }));
                 }
                 if ends != last {
                     return Err(wrong(WrongResponse::Place));

@@ -190,7 +190,7 @@ impl Qp {
             Work::BindWindow { key, binding } => desk
                 .memory
                 .bind_type2(key, binding, pd, self.number)
-                .map_err(|why| Cause::Bind { key, why })?,
+                .map_err(|why| Cause::Bind { key, binding, why })?,
             Work::LocalInvalidate(key) => desk
                 .memory
                 .invalidate(key, pd, self.number)

@@ -246,6 +246,19 @@ impl Requester {
         low
     }
 
+    /// Request packets sent, once or more often, that have no answer.
+    #[cold]
+    pub(super) fn unanswered_packets(&self) -> u64 {
+        (self.request_at(self.una)..self.started)
+            .map(|request| self.flight(request))
+            .take_while(|flight| flight.first < self.sent)
+            .map(|flight| match flight.answered {
+                true => 1,
+                false => flight.end().min(self.sent) - flight.first.max(self.una),
+            })
+            .sum()
+    }
+
     /// True if a packet sent since the last going back has no answer.
     #[inline]
     pub(super) fn in_flight(&self) -> bool {

@@ -48,19 +48,32 @@ impl Trouble {
 }
 
 impl Qp {
-    /// A timer has run out or an answer is not as it should be: before anything is counted.
+    /// A timer has run out: before anything is counted.
     #[cold]
     pub(super) fn mark_trouble(&mut self) {
         self.trouble.mark = (self.recent.count(), self.counters);
+    }
+
+    /// A packet arrived that is not as it should be: as [`Qp::mark_trouble`], but the packet is counted.
+    #[cold]
+    pub(super) fn mark_trouble_of_packet(&mut self) {
+        self.mark_trouble();
+        let (_, counters) = &mut self.trouble.mark;
+        counters.received_packets = counters.received_packets.saturating_sub(1);
     }
 
     /// After what it acknowledges has been taken: is it the old trouble, or new?
     #[cold]
     pub(super) fn know_trouble(&mut self) {
         if self.trouble.una != self.requester.una {
+            // What has no answer was sent before the first sign of trouble, and is a part of it.
+            let (events, mut counters) = self.trouble.mark;
+            let open = self.requester.unanswered_packets();
+            counters.sent_packets = counters.sent_packets.saturating_sub(open);
+            counters.request_packets = counters.request_packets.saturating_sub(open);
             self.trouble = Trouble {
                 una: self.requester.una,
-                before: self.trouble.mark,
+                before: (events, counters),
                 ..Trouble {
                     mark: self.trouble.mark,
                     ..Trouble::new()
@@ -153,6 +166,9 @@ impl Qp {
             });
             failure.tries = tries.collect();
             failure.moved = self.counters.since(counters);
+        }
+        if entry.work.is_local() {
+            failure.peer = None;
         }
         failure
     }
