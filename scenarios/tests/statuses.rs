@@ -95,7 +95,10 @@ fn every_failure_is_explained_by_what_caused_it() {
         }
         // Nobody else has a part in the binding of a window.
         if load == "bind-no-right" {
-            assert!(f.get("peer").is_none() && !line.contains(" to qp "), "{line}");
+            assert!(
+                f.get("peer").is_none() && !line.contains(" to qp "),
+                "{line}"
+            );
             assert!(request.get("bytes").is_none(), "{request}");
             assert_eq!(request["window"]["bytes"], 4096);
         } else {

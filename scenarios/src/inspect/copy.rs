@@ -2,12 +2,13 @@
 
 use super::finding::span;
 use softroce_sim::wire::capture::Stamp;
-use softroce_sim::wire::{Icrc, Psn};
+use softroce_sim::wire::{Icrc, Opcode, Psn};
 
 /// What tells one captured packet from another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
     pub(super) psn: Psn,
+    pub(super) opcode: Opcode,
     pub(super) number: u64,
     pub(super) time: Option<Stamp>,
     pub(super) icrc: Icrc,

@@ -139,6 +139,9 @@ rules! {
     /// READ responses or atomic answers that were seen before.
     ReadAgain = Event "repeated READ or atomic responses";
 
+    /// A request that was tried again, or that a NAK asked for, and of which nothing was seen any more; or
+    /// one that was refused for good. What a requester that gives up looks like.
+    GivenUp = Event "requests given up";
     /// Requests without an answer at the end of the capture.
     Unacknowledged = Event "requests unacknowledged at the end";
     /// AckReq without an answer at the end of the capture.

@@ -375,8 +375,8 @@ impl Flows {
         put(found, Rule::Cnp, text);
     }
 
-    /// What remains to be said about flow `at` when the capture ends. Findings name their packets.
-    pub(super) fn end(&mut self, at: usize, found: &mut Found) {
+    /// What remains to be said about flow `at` when the capture ends, at `time`. Findings name their packets.
+    pub(super) fn end(&mut self, at: usize, time: Option<Stamp>, found: &mut Found) {
         let key = self.all[at].key;
         let answered = self.by_route.get(&(key.dst, key.src));
         let back = answered.is_some_and(|flows| {
@@ -385,7 +385,7 @@ impl Flows {
         });
         let other_way = answered.is_some();
         let flow = &mut self.all[at];
-        flow.requests.end(found);
+        flow.requests.end(time, found);
         let last = flow.last_number;
         let (paired, requests) = (flow.peer.is_some(), &flow.requests);
         if requests.started && requests.expects_answers {
@@ -456,6 +456,7 @@ fn copy(seen: &Seen<'_>) -> Copy {
     let t = &seen.view.transport;
     Copy {
         psn: t.bth.psn(),
+        opcode: t.bth.opcode(),
         number: seen.number,
         time: seen.time,
         icrc: t.icrc,

@@ -147,6 +147,25 @@ impl Messages {
         found.copied()
     }
 
+    /// First and last PSN of the message that `psn` is of, as far as it was seen.
+    pub(super) fn bounds(&self, psn: Psn) -> Option<(u32, u32)> {
+        let m = self.message_of(psn)?;
+        Some((m.first.get(), m.upto.get()))
+    }
+
+    /// The last PSN seen, in order, of the SEND or WRITE of several packets that begins with `psn`, and
+    /// whether that is its end.
+    pub(super) fn begun_with(&self, psn: Psn) -> Option<(Psn, bool)> {
+        let m = self.message_of(psn).filter(|m| m.first == psn)?;
+        let data = matches!(m.operation, Operation::Send | Operation::Write);
+        (data && (!m.complete || m.upto != psn)).then_some((m.upto, m.complete))
+    }
+
+    fn message_of(&self, psn: Psn) -> Option<&Message> {
+        let mut newest = self.recent.iter().rev();
+        newest.find(|m| psn.after(m.first) >= 0 && psn.after(m.upto) <= 0)
+    }
+
     fn before(&self, m: &Message, psn: Psn) -> Before {
         if psn == m.first || (m.complete && psn == m.upto.plus(1)) {
             return Before::Between;

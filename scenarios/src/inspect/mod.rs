@@ -6,6 +6,7 @@
 //! | `frame_rules` | rules that one packet alone can break |
 //! | `follow` | flows, connections, marks and notifications |
 //! | `requests`, `reads`, `copy` | PSN order, rounds, gaps, retransmissions and their causes |
+//! | `giveup` | requests that are tried again, and what is seen of their end |
 //! | `messages` | opcode order, lengths |
 //! | `responses`, `msn` | ACKs, NAKs, READ responses, message sequence numbers |
 //! | `links` | which interfaces are the directions of one link |
@@ -30,6 +31,8 @@
 //! it, or its answer, was lost beyond the point. Without the IPv4 identification (zero, or IPv6) an
 //! identical packet is a duplicate if it comes at once and nothing asked for it. An RNR NAK and a
 //! retransmission that cross each other look like a retransmission before the timer ran out.
+//! A requester that gives up says nothing: what is told is when its request was last seen, how often and
+//! how far apart, and whether an answer to that is in the capture.
 //! Responses are checked only when their flow is joined with the requests: see `follow`.
 //!
 //! # Exit codes
@@ -43,6 +46,7 @@ mod error;
 mod finding;
 mod follow;
 mod frame_rules;
+mod giveup;
 mod json;
 mod links;
 mod messages;
@@ -57,6 +61,7 @@ mod text;
 
 pub use error::InspectError;
 pub use finding::{Finding, Rule, Severity};
+pub use giveup::{FatalNak, GivenUp, SeenNak, SeenTry};
 pub use json::write_json;
 pub use packet::{AethFields, AtomicFields, DethFields, IcrcStatus, Packet, RethFields};
 pub use report::{Connection, Flow, IcrcCounts, Inspection, Interface, SCHEMA};
@@ -364,7 +369,7 @@ impl<'o> Inspector<'o> {
     fn finish(mut self) -> Inspection {
         for at in 0..self.flows.all.len() {
             let mut found = Found::new();
-            self.flows.end(at, &mut found);
+            self.flows.end(at, self.end, &mut found);
             self.report(0, Some(at), found);
         }
         self.tally.resize_with(self.flows.all.len(), BTreeMap::new);
@@ -421,6 +426,7 @@ impl<'o> Inspector<'o> {
             rounds: if r.started { r.round } else { 0 },
             ce_packets: f.marks.ce,
             cnps: f.marks.cnps,
+            given_up: r.given_up.clone(),
             rules,
         }
     }

@@ -1,6 +1,7 @@
 //! What an inspection comes to.
 
 use super::finding::{Finding, Rule, Severity};
+use super::giveup::GivenUp;
 use super::packet::Packet;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,6 +116,9 @@ pub struct Flow {
     pub ce_packets: u64,
     /// CNPs that came back for them.
     pub cnps: u64,
+    /// The last request that was given up or refused, as far as the capture shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
     /// How many findings there are of each rule.
     pub rules: BTreeMap<Rule, u64>,
 }

@@ -5,6 +5,7 @@
 
 use super::copy::{Copy, Likeness, after, since};
 use super::finding::{Found, Rule, psns, put, put_at, span};
+use super::giveup::{GivenUp, Stall};
 use super::messages::{Messages, Piece};
 use super::msn::Count;
 use super::reads::Ask;
@@ -101,6 +102,11 @@ pub(super) struct Requests {
     pub(super) ended_by: Option<u64>,
     pub(super) early: Option<Early>,
     pub(super) answers: VecDeque<Copy>,
+    /// The responder goes back to the beginning of messages.
+    pub(super) restarts: bool,
+    /// What is being tried again, and what was given up.
+    pub(super) stall: Option<Stall>,
+    pub(super) given_up: Option<GivenUp>,
     /// A READ or atomic request, or an AckReq, was seen.
     pub(super) expects_answers: bool,
 }
@@ -130,6 +136,9 @@ impl Requests {
             ended_by: None,
             early: None,
             answers: VecDeque::new(),
+            restarts: false,
+            stall: None,
+            given_up: None,
             expects_answers: false,
         }
     }
@@ -143,8 +152,10 @@ impl Requests {
                 self.last
             );
             put(found, Rule::NewConnection, text);
-            self.end(found);
+            self.end(None, found);
+            let given_up = self.given_up.take();
             *self = Requests::new();
+            self.given_up = given_up;
         }
         if !self.started {
             self.started = true;
@@ -236,7 +247,7 @@ impl Requests {
         };
         let missing = r.piece.psn.after(self.next);
         let text = format!(
-            "gap: {} ({missing}) not seen, lost before this point or not captured",
+            "gap: {} ({missing}) not seen, lost or overtaken before this point, or not captured",
             psns(gap.first, gap.last)
         );
         put(found, Rule::PsnGap, text);
@@ -272,7 +283,11 @@ impl Requests {
         let read = self.read_again(r);
         let nak = self.nak.filter(|n| !n.resent && psn.after(n.psn) <= 0);
         let mut text = format!("retransmission, round {}", self.round);
-        if let Some(nak) = nak.filter(|n| jump || n.psn == psn) {
+        let asked = nak.filter(|n| jump || n.psn == psn);
+        if r.reliable && (jump || asked.is_some()) {
+            self.try_again(r, asked);
+        }
+        if let Some(nak) = asked {
             let kind = if nak.wait.is_some() {
                 "RNR"
             } else {
@@ -343,14 +358,21 @@ impl Requests {
                 put(found, Rule::LossBeyond, text);
             } else {
                 let which = psns(ask.expect, ask.last);
-                let text = format!("the response with {which} was lost before this point");
+                let text =
+                    format!("the response with {which} was lost or overtaken before this point");
                 put(found, Rule::LossBefore, text);
             }
             return;
         }
+        let partly = self.partly_acked(psn);
+        let (psn, known) = match partly {
+            // Begun anew by a requester of go-back-0: what is behind the acknowledged part had no answer.
+            Some((upto, _)) => (upto.plus(1), self.find(upto.plus(1))),
+            None => (psn, known),
+        };
         if let Some((_, by)) = self.acked.filter(|(upto, _)| psn.after(*upto) <= 0) {
             let text = format!(
-                "PSN {psn} was acknowledged by packet {by}, which was lost beyond this point"
+                "PSN {psn} was acknowledged by packet {by}, which was lost or late beyond this point"
             );
             put(found, Rule::LossBeyond, text);
             return;
@@ -361,7 +383,7 @@ impl Requests {
         let asking = self.wanted.iter().map(|w| w.0).find(|w| w.after(psn) >= 0);
         if let Some(asking) = asking {
             let text = format!(
-                "{} passed here from packet {} on; that, or the answer to it, was lost beyond this point",
+                "{} passed here from packet {} on; that, or the answer to it, was lost or late beyond this point",
                 psns(psn, asking),
                 old.number
             );
@@ -468,7 +490,8 @@ impl Requests {
     }
 
     /// What is left over when the capture, or the connection, ends.
-    pub(super) fn end(&mut self, found: &mut Found) {
+    pub(super) fn end(&mut self, at: Option<Stamp>, found: &mut Found) {
+        self.give_up(at, found);
         if let Some(early) = self.early.take() {
             put_at(found, early.number, Rule::NeverSent, early.text);
         }

@@ -107,10 +107,13 @@ impl Requests {
                 self.note_nak(r, Some(i128::from(rnr_timer(timer).as_ps())));
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => self.sequence_nak(r, found),
-            SyndromeKind::Nak(_) => {
+            SyndromeKind::Nak(code) => {
                 report_nak(r, found);
                 self.cover(r.psn.minus(1), r, found);
-                self.ended_by.get_or_insert(r.copy.number);
+                if self.ended_by.is_none() {
+                    self.ended_by = Some(r.copy.number);
+                    self.refused(r, code, found);
+                }
             }
             SyndromeKind::Reserved => {
                 report_nak(r, found);
@@ -127,16 +130,19 @@ impl Requests {
     }
 
     fn note_nak(&mut self, r: &Response, wait: Option<i128>) {
-        self.nak = Some(Nak {
+        let nak = Nak {
             psn: r.psn,
             number: r.copy.number,
             time: r.copy.time,
             wait,
             resent: false,
-        });
+        };
+        self.asked_again(&nak);
+        self.nak = Some(nak);
     }
 
     fn ack(&mut self, r: &Response, found: &mut Found) {
+        self.answered(r.psn, r.copy.number);
         match self.acked {
             Some((upto, by)) if r.psn == upto => {
                 let text = format!("duplicate ACK, packet {by} acknowledges the same");
@@ -161,19 +167,25 @@ impl Requests {
             put(found, Rule::SequenceNakWithoutGap, text);
             return;
         }
+        let earlier = self.nak.filter(|n| n.psn == psn && n.wait.is_none());
+        let copied = earlier.is_some_and(|earlier| {
+            let same =
+                |c: &Copy| c.number == earlier.number && c.likeness(&r.copy) == Likeness::Alike;
+            self.answers.iter().any(same)
+        });
+        let partly = self.partly_acked(psn);
         // There may have been a gap when it was sent.
-        if let Some((_, by)) = self.acked.filter(|a| psn.after(a.0) <= 0) {
+        if let Some((_, by)) = self.acked.filter(|a| psn.after(a.0) <= 0)
+            && (partly.is_none() || (copied && !self.restarts))
+        {
             let text = format!(
                 "late or repeated NAK: sequence NAK for PSN {psn}, which packet {by} acknowledges"
             );
             put(found, Rule::LateNak, text);
             return;
         }
-        let earlier = self.nak.filter(|n| n.psn == psn && n.wait.is_none());
         if let Some(earlier) = earlier.filter(|n| !n.resent) {
-            let same =
-                |c: &Copy| c.number == earlier.number && c.likeness(&r.copy) == Likeness::Alike;
-            if self.answers.iter().any(same) {
+            if copied {
                 let text = format!(
                     "late or repeated NAK: sequence NAK for PSN {psn}, the same as packet {}",
                     earlier.number
@@ -194,19 +206,60 @@ impl Requests {
             let when = after(r.copy.time, by.time);
             text += &format!(", {when} packet {} showed the gap", by.number);
         }
+        let within = hole.map_or_else(|| self.hole_within(psn), |_| None);
+        if let Some((missing, by)) = within {
+            let when = after(r.copy.time, by.time);
+            text += &format!(
+                ", with which the message begins that lacks PSN {missing} (go-back-0), {when} packet {} showed the gap",
+                by.number
+            );
+        } else if let Some((upto, by)) = partly {
+            text += &format!(
+                ", with which a message begins that packet {by} acknowledges up to PSN {upto} (go-back-0)"
+            );
+        }
         put(found, Rule::SequenceNak, text);
-        if hole.is_none() {
+        if within.is_some() || partly.is_some() {
+            // It forgets what it had of the message.
+            self.restarts = true;
+            self.expect = psn;
+        } else if hole.is_none() {
             let which = self.find(psn).map_or(String::new(), |old| {
                 let when = since(r.copy.time, old.time)
                     .map_or(String::new(), |ps| format!(", {} ago", span(ps)));
                 format!(" (packet {}{when})", old.number)
             });
-            let text =
-                format!("PSN {psn}{which} passed here and was lost or overtaken beyond this point");
+            let or = match self.messages.begun_with(psn) {
+                Some(_) => {
+                    ", or a later packet of its message if the responder is one of go-back-0,"
+                }
+                None => "",
+            };
+            let text = format!(
+                "PSN {psn}{which}{or} passed here and was lost or overtaken beyond this point"
+            );
             put(found, Rule::LossBeyond, text);
         }
         self.cover(psn.minus(1), r, found);
         self.note_nak(r, None);
+    }
+
+    /// If a message begins with `psn` and a part of it, not all, is acknowledged: up to where, and by which
+    /// packet. Whoever begins it anew goes back to the beginning of messages (go-back-0).
+    pub(super) fn partly_acked(&self, psn: Psn) -> Option<(Psn, u64)> {
+        let (upto, complete) = self.messages.begun_with(psn)?;
+        let acked = self.acked.filter(|a| psn.after(a.0) <= 0)?;
+        let part = acked.0.is_before(upto) || (!complete && acked.0 == upto);
+        part.then_some(acked)
+    }
+
+    /// The first PSN that is missing behind the beginning `psn` of a message, and what showed it.
+    fn hole_within(&self, psn: Psn) -> Option<(Psn, Copy)> {
+        let (upto, complete) = self.messages.begun_with(psn)?;
+        let end = if complete { upto } else { upto.plus(1) };
+        let mut newest = self.holes.iter().rev();
+        let hole = newest.find(|h| h.0.after(psn) > 0 && h.0.after(end) <= 0);
+        hole.copied()
     }
 
     /// Everything up to `upto` is acknowledged.
@@ -302,6 +355,7 @@ impl Requests {
     }
 
     fn finish_response(&mut self, r: &Response, found: &mut Found) {
+        self.answered(r.psn, r.copy.number);
         self.cover(r.psn, r, found);
         self.wanted.retain(|&(psn, _)| psn.after(r.psn) > 0);
         let Some(aeth) = r.aeth else {
@@ -344,7 +398,7 @@ impl Requests {
         check_length(ask, mtu, r, found);
         if r.psn.after(ask.reached) > 0 {
             let text = format!(
-                "gap in the answer to packet {}: {} not seen, lost before this point or not captured",
+                "gap in the answer to packet {}: {} not seen, lost or overtaken before this point, or not captured",
                 ask.number,
                 psns(ask.reached, r.psn.minus(1))
             );

@@ -7,8 +7,8 @@ use crate::report::failure::{
     FAILURES_LISTED, FailedRequest, FailureReport, Flushed, LostPacket, OtherSide, PeerName,
     TryReport, WindowRequest, chosen,
 };
-use softroce_sim::card::{QpType, Work};
 use softroce_sim::card::explain::{Batch, Subject};
+use softroce_sim::card::{QpType, Work};
 use softroce_sim::fabric::explain::{self, Explanation};
 use softroce_sim::fabric::losses::Kind;
 use softroce_sim::fabric::{ChannelId, HostId};

@@ -371,11 +371,7 @@ fn another_path_mtu_is_named() {
     let mut b = Bench::ready();
     b.post_read(1, 2000);
     b.says();
-    b.hear(read_response(
-        Opcode::RC_READ_RESPONSE_ONLY,
-        0,
-        &[0; 2000],
-    ));
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[0; 2000]));
     let line = only(&mut b).to_string();
     let parts = "2000 bytes where 1024 were asked for; the path MTU here is 1024";
     assert!(line.ends_with(parts), "{line}");
