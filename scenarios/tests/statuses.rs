@@ -255,3 +255,58 @@ fn each_fault_ends_with_its_status_and_none_is_missing() {
         assert!(text.contains(name), "{name}");
     }
 }
+
+/// 150 queue pairs fail in one way before one fails in another: both ways are listed and shown, the text stays
+/// short, and what it leaves out is counted.
+#[test]
+fn many_failures_do_not_hide_another_kind() {
+    let scenario = r#"
+        [topology]
+        kind = "back-to-back"
+        [card]
+        timeout = 4
+        retry-count = 1
+        rnr-retry = 1
+        min-rnr-timer = 1
+        [[traffic]]
+        name = "many"
+        from = "h0"
+        to = "h1"
+        operation = "send"
+        size = "1000B"
+        recv-depth = 0
+        qps = 150
+        [[traffic]]
+        name = "late"
+        from = "h0"
+        to = "h1"
+        operation = "write"
+        size = "1000B"
+        start = "10ms"
+        mistake = "rkey"
+    "#;
+    let report = common::run(scenario, &[]);
+    let failures = report["failures"].as_array().unwrap();
+    // 151 in all, of which 100 are listed.
+    assert_eq!(
+        (failures.len(), &report["more_failures"]),
+        (100, &51.into())
+    );
+    let of = |load: &str| failures.iter().filter(|f| f["load"] == load).count();
+    assert_eq!((of("many"), of("late")), (99, 1));
+    let out = common::with("run", scenario, &[], &[]);
+    let text = common::text(&out.stdout);
+    let (_, list) = text.split_once("\nfailures\n").unwrap();
+    let lines = |begins: &str| list.lines().filter(|l| l.starts_with(begins)).count();
+    assert_eq!(
+        (lines("  many, h0, "), lines("  late, h0, ")),
+        (19, 1),
+        "{list}"
+    );
+    for said in [
+        "... and 80 more in the list of --json: 80 rnr-retries-exceeded of many",
+        "... and 51 that are in no list",
+    ] {
+        assert!(list.contains(said), "{list}");
+    }
+}

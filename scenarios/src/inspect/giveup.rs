@@ -338,11 +338,11 @@ impl GivenUp {
             false => f.write_str("; no answer to the last try in this capture")?,
         }
         match self.silence {
-            Some(silence) => write!(
-                f,
-                "; the capture ends {} later",
-                span((silence * 1e12).round() as i128)
-            ),
+            Some(0.0) => f.write_str("; with it the capture ends"),
+            Some(silence) => {
+                let ps = (silence * 1e12).round() as i128;
+                write!(f, "; the capture ends {} later", span(ps))
+            }
             None => Ok(()),
         }
     }

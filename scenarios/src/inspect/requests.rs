@@ -23,10 +23,11 @@ const HOLES: usize = 16;
 const FAR: i32 = 1 << 16;
 /// How far back PSNs count as sent.
 const WINDOW: i32 = 1 << 22;
-/// Identical packets within this time, without a cause for a retransmission, are one that the network
-/// has duplicated; and a packet that fills a gap within it was overtaken. Only where the IPv4
-/// identification does not tell. Timers of requesters are set longer.
+/// Where the IPv4 identification does not tell: a packet that fills a gap within this time was overtaken.
 const AT_ONCE_PS: i128 = 100_000_000;
+/// As well, identical packets within this time, without a cause for a retransmission, are one that the
+/// network has duplicated. Timers of requesters are set longer: code 4, a short one, is 65 us.
+const DUPLICATE_PS: i128 = 50_000_000;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,7 @@ pub(super) struct Requests {
     sent: VecDeque<Copy>,
     /// The PSN a receiver at this point expects, and PSNs it missed with the packet that showed
     /// it: those it sends a sequence NAK for.
-    expect: Psn,
+    pub(super) expect: Psn,
     pub(super) holes: VecDeque<(Psn, Copy)>,
     pub(super) gaps: VecDeque<Gap>,
     pub(super) asks: VecDeque<Ask>,
@@ -204,7 +205,7 @@ impl Requests {
             let asked_for = self
                 .nak
                 .is_some_and(|n| !n.resent && r.piece.psn.after(n.psn) <= 0);
-            let at_once = since(r.copy.time, old.time).is_some_and(|ps| ps < AT_ONCE_PS);
+            let at_once = since(r.copy.time, old.time).is_some_and(|ps| ps < DUPLICATE_PS);
             // A READ whose answer has a hole is repeated at once.
             let answered = |a: &Ask| a.holds(r.piece.psn) && a.reached != a.first;
             let answered = self.asks.iter().any(answered);

@@ -70,6 +70,7 @@ const EVENTS: &[(&str, &[Expected])] = {
             &[
                 (Retransmission, &[2, 3]),
                 (LossBeyond, &[2, 3]),
+                (GivenUp, &[3]),
                 (OneDirection, &[3]),
             ],
         ),
@@ -140,43 +141,43 @@ const EVENTS: &[(&str, &[Expected])] = {
         ),
         (
             "rc_nak_perm_atomic",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_perm_read",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_perm_write",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_rkey_atomic",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_rkey_read",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_rkey_write",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_short_recv",
-            &[(FatalNak, &[2]), (Unacknowledged, &[1])],
+            &[(FatalNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         (
             "rc_nak_short_recv_multi",
-            &[(FatalNak, &[4]), (Unacknowledged, &[2])],
+            &[(FatalNak, &[4]), (GivenUp, &[4]), (Unacknowledged, &[2])],
         ),
         (
             "rc_nak_then_more",
-            &[(FatalNak, &[6]), (Unacknowledged, &[2])],
+            &[(FatalNak, &[6]), (GivenUp, &[6]), (Unacknowledged, &[2])],
         ),
         (
             "rc_rnr_exhausted",
-            &[(RnrNak, &[2]), (Unacknowledged, &[1])],
+            &[(RnrNak, &[2]), (GivenUp, &[2]), (Unacknowledged, &[1])],
         ),
         // A RECV is posted after 150 ms.
         (
@@ -282,7 +283,7 @@ fn a_lost_middle_packet_is_told_from_both_ends() {
     let responder = of("loss_send_middle-responder");
     assert_eq!(
         text(&responder, Rule::PsnGap),
-        "gap: PSN 4097 (1) not seen, lost before this point or not captured"
+        "gap: PSN 4097 (1) not seen, lost or overtaken before this point, or not captured"
     );
     assert_eq!(
         text(&responder, Rule::SequenceNak),
@@ -295,11 +296,11 @@ fn a_lost_middle_packet_is_told_from_both_ends() {
 fn a_lost_ack_is_told_from_both_ends() {
     assert_eq!(
         text(&of("loss_ack"), Rule::LossBeyond),
-        "PSN 4608 passed here from packet 1 on; that, or the answer to it, was lost beyond this point"
+        "PSN 4608 passed here from packet 1 on; that, or the answer to it, was lost or late beyond this point"
     );
     assert_eq!(
         text(&of("loss_ack-responder"), Rule::LossBeyond),
-        "PSN 4608 was acknowledged by packet 2, which was lost beyond this point"
+        "PSN 4608 was acknowledged by packet 2, which was lost or late beyond this point"
     );
 }
 

@@ -2,6 +2,7 @@
 //! descriptions say was injected; forged ones that break one rule each; and hostile files.
 
 mod forge;
+mod given_up;
 mod hostile;
 mod kernel;
 mod rules;

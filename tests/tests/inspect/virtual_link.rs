@@ -187,7 +187,7 @@ fn a_device_that_corrupts_is_told_by_the_icrc() {
 }
 
 /// What is found in the one capture of a scenario.
-fn inspect_scenario(text: &str) -> Inspection {
+pub(crate) fn inspect_scenario(text: &str) -> Inspection {
     let dir = tempfile::tempdir().unwrap();
     let file = File::parse(Source::new("mine.toml", text).unwrap()).unwrap();
     let options = run::Options {
