@@ -22,8 +22,13 @@ macro_rules! library {
 
 library![
     "allreduce-ring",
+    "allreduce-slow-node",
+    "dcqcn-convergence",
+    "dcqcn-many-flows",
+    "ecn-misconfigured",
     "every-status",
     "incast",
+    "innocent-flow",
     "link-flap",
     "livelock",
     "loss-cliff",

@@ -256,12 +256,38 @@ metrics! {
         "Jain's index of the pauses of the directions that were paused at all: 1 if all were for as long, 1/n if one of n was paused for nearly all the time.";
     Storms = "storms", Count, Queue,
         "How often a watchdog took a port for stuck.";
+    EcnMarks = "ecn-marks", Count, Queue,
+        "Packets that a switch marked \"congestion experienced\" before they went out.";
+    NotCapable = "ecn-marks.not-capable", Count, Queue,
+        "Packets that a switch would have marked, were they ECN-capable.";
+    MarkedReceived = "marked.received", Count, Card,
+        "Packets that came with a mark, of a peer of the queue pair.";
+    CnpsSent = "cnps.sent", Count, Card,
+        "Congestion notification packets handed to the port.";
+    CnpsReceived = "cnps.received", Count, Card,
+        "Congestion notification packets that came.";
+    CnpsIgnored = "cnps.ignored", Count, Card,
+        "Those that nothing came of, for their queue pair has no congestion control that heeds them.";
+    RateMin = "rate.min", Rate, Traffic,
+        "The rate of congestion control, on the wire, of the queue pair that has the least; at the end of the run, or with `during` the mean over that time.";
+    RateMean = "rate.mean", Rate, Traffic,
+        "The mean of those rates over the queue pairs.";
+    RateMax = "rate.max", Rate, Traffic,
+        "The greatest of those rates.";
+    RateFairness = "rate.fairness", Ratio, Traffic,
+        "Jain's index of those rates: 1 if all are the same, 1/n if one has all.";
+    AlphaMean = "alpha.mean", Ratio, Traffic,
+        "DCQCN's estimate of congestion, the mean over the queue pairs that had a CNP; at the end of the run, or with `during` over that time.";
+    RateCuts = "rate.cuts", Count, Traffic,
+        "How often congestion control has cut a rate.";
     Frames = "frames", Count, Link,
         "Frames that went out.";
     Utilisation = "utilisation", Ratio, Link,
         "Share of the link's time that frames, preambles and gaps took, up to the end of the run; without `of`, of the busiest direction.";
     QueueMax = "queue.max", Size, Queue,
         "The most bytes that waited at the output port; of one priority only where a switch does more than tail drop.";
+    QueueMean = "queue.mean", Size, Queue,
+        "The bytes that waited at the output port, the mean over the time that `during` says, by 200 looks at it; of several directions the greatest.";
     ReceiverMax = "receiver.max", Size, Host,
         "The most bytes that waited in the receive pipeline of a host; without `of`, of any.";
     ReceiverMisses = "receiver.misses", Count, Host,
@@ -286,6 +312,30 @@ impl Metric {
     /// The metric called `name`.
     pub fn from_name(name: &str) -> Option<Metric> {
         Metric::ALL.iter().copied().find(|m| m.name() == name)
+    }
+
+    /// True if it can be asked of a part of the run: what grows as the run goes on is then what was added.
+    pub const fn has_periods(self) -> bool {
+        use Metric as M;
+        match self {
+            M::Goodput | M::Fairness | M::Bytes | M::Utilisation | M::PausedTotal => true,
+            M::RateMin | M::RateMean | M::RateMax | M::RateFairness | M::AlphaMean => true,
+            M::QueueMean => true,
+            M::Flows | M::FlowsUnfinished | M::Unfinished | M::Iterations => false,
+            M::PausedDirections | M::VictimPauses | M::Storms => false,
+            _ => matches!(
+                (self.unit(), self.scope()),
+                (
+                    Unit::Count,
+                    Scope::Traffic | Scope::Card | Scope::Link | Scope::Queue
+                )
+            ),
+        }
+    }
+
+    /// True if it has no value but over a part of the run.
+    pub const fn needs_period(self) -> bool {
+        matches!(self, Metric::QueueMean)
     }
 }
 

@@ -1,5 +1,9 @@
-//! Set-ups of flow control that cannot do what they say: said in the report, and no error, because what is
+//! Set-ups of flow and congestion control that cannot do what they say: said in the report, and no error, because what is
 //! wrong with them may be what a scenario is to show.
+
+mod congestion;
+
+pub(crate) use congestion::after;
 
 use crate::format::Scenario;
 use crate::format::pattern::Pattern;
@@ -17,27 +21,33 @@ const ETHERNET: u64 = 22;
 
 /// All there are, one for switches that are alike.
 pub(crate) fn of(scenario: &Scenario) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut all = grouped(scenario, |n, switch| match &switch.pfc {
+        Some(pfc) => of_switch(scenario, n, switch, pfc),
+        None => Vec::new(),
+    });
+    all.extend(unequal(scenario));
+    all.extend(receivers(scenario));
+    all.extend(congestion::of(scenario));
+    all
+}
+
+/// What there is to say of each switch, once for those that are alike.
+fn grouped(scenario: &Scenario, told: impl Fn(usize, &Switch) -> Vec<String>) -> Vec<String> {
     let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut order = Vec::new();
     for (n, switch) in scenario.network.switches.iter().enumerate() {
-        let Some(pfc) = &switch.pfc else {
-            continue;
-        };
-        for text in of_switch(scenario, n, switch, pfc) {
+        for text in told(n, switch) {
             if !by_text.contains_key(&text) {
                 order.push(text.clone());
             }
             by_text.entry(text).or_default().push(switch.name.clone());
         }
     }
-    for text in order {
+    let all = order.into_iter().map(|text| {
         let names = by_text.remove(&text).unwrap_or_default();
-        all.push(format!("{} {}: {text}", switches(&names), names_of(&names)));
-    }
-    all.extend(unequal(scenario));
-    all.extend(receivers(scenario));
-    all
+        format!("{} {}: {text}", switches(&names), names_of(&names))
+    });
+    all.collect()
 }
 
 fn switches(names: &[String]) -> &'static str {
@@ -91,6 +101,38 @@ fn of_switch(scenario: &Scenario, n: usize, switch: &Switch, pfc: &Pfc) -> Vec<S
             crate::units::print_span(link.delay),
         ));
     }
+    let pool = pool(scenario, n, switch, pfc);
+    if let (Threshold::Bytes(bytes), Some(pool)) = (pfc.threshold, pool)
+        && bytes.0 >= pool
+    {
+        all.push(format!(
+            "a port is paused above {bytes}, but headroom and reserves leave a pool of {} for all of them: it \
+             fills up before any is paused",
+            Size(pool)
+        ));
+    }
+    let most = pauses_above(scenario, n, switch, pfc);
+    match outstanding(scenario, pfc.priorities) {
+        Some(0) => all.push(
+            "no load sends in a lossless priority, so that it never pauses anybody".to_string(),
+        ),
+        Some(bytes) if bytes <= most => all.push(format!(
+            "all loads of lossless priorities together have at most {} outstanding, and a port is paused above {}: it \
+             never is",
+            Size(bytes),
+            Size(most)
+        )),
+        _ => {}
+    }
+    all
+}
+
+/// What headroom and reserves leave of the buffer for all ports; `None` if it is never full.
+fn pool(scenario: &Scenario, n: usize, switch: &Switch, pfc: &Pfc) -> Option<u64> {
+    let links = || {
+        let all = scenario.network.links.iter();
+        all.filter(|link| at(link, End::Switch(n)))
+    };
     let ports = links().count() as u64;
     let priorities = u64::from(pfc.priorities.count_ones());
     // Without a number headroom is what the links need, for their longest frames and one more.
@@ -105,38 +147,22 @@ fn of_switch(scenario: &Scenario, n: usize, switch: &Switch, pfc: &Pfc) -> Vec<S
         .saturating_mul(priorities);
     let reserves = switch.reserved.0.saturating_mul(8 * ports);
     // A switch that has less than that is refused.
-    let pool = switch
+    switch
         .buffer
-        .map(|buffer| buffer.0.saturating_sub(rooms.saturating_add(reserves)));
-    let most = match (pfc.threshold, pool) {
-        (Threshold::Bytes(bytes), Some(pool)) if bytes.0 >= pool => {
-            all.push(format!(
-                "a port is paused above {bytes}, but headroom and reserves leave a pool of {} for all of them: it \
-                 fills up before any is paused",
-                Size(pool)
-            ));
-            pool
-        }
-        (Threshold::Bytes(bytes), _) => bytes.0,
+        .map(|buffer| buffer.0.saturating_sub(rooms.saturating_add(reserves)))
+}
+
+/// The most that may wait, of what came in by one port, before it is paused.
+fn pauses_above(scenario: &Scenario, n: usize, switch: &Switch, pfc: &Pfc) -> u64 {
+    let pool = pool(scenario, n, switch, pfc);
+    match (pfc.threshold, pool) {
+        (Threshold::Bytes(bytes), pool) => bytes.0.min(pool.unwrap_or(u64::MAX)),
         // Where alpha (P - x) is x.
         (Threshold::Share(Ratio { .. }), None) => u64::MAX,
         (Threshold::Share(alpha), Some(pool)) => {
             (pool as f64 * alpha.get() / (1.0 + alpha.get())) as u64
         }
-    };
-    match outstanding(scenario, pfc.priorities) {
-        Some(0) => all.push(
-            "no load sends in a lossless priority, so that it never pauses anybody".to_string(),
-        ),
-        Some(bytes) if bytes <= most => all.push(format!(
-            "all loads of lossless priorities together have at most {} outstanding, and a port is paused above {}: it \
-             never is",
-            Size(bytes),
-            Size(most)
-        )),
-        _ => {}
     }
-    all
 }
 
 /// The most bytes of frames that the loads in some priorities have outstanding, receivers that stand still

@@ -3,7 +3,8 @@
 use super::output::Output;
 use crate::format::{Diagnostics, File, Plan, Source, closest};
 use crate::library;
-use crate::report::SCHEMA;
+use crate::report::{SCHEMA, pauses};
+use crate::warning;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -52,7 +53,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// One line about it.
+    /// One line about it, and one for each warning.
     pub(super) fn summary(&self) -> String {
         let points = self.plan.points.len();
         let expectations: usize = self
@@ -62,12 +63,20 @@ impl Loaded {
             .map(|p| p.scenario.expectations.len())
             .sum();
         let s = |n: usize| if n == 1 { "" } else { "s" };
-        format!(
+        let mut told = format!(
             "{}: ok, {points} run{}, {expectations} expectation{}\n",
             self.name,
             s(points),
             s(expectations)
-        )
+        );
+        let warnings: Vec<_> = self
+            .plan
+            .points
+            .iter()
+            .map(|p| warning::of(&p.scenario))
+            .collect();
+        let _ = pauses::write_warnings(&mut told, &warnings);
+        told
     }
 }
 

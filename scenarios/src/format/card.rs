@@ -1,7 +1,7 @@
 //! `[card]`: the network cards of the hosts and how their queue pairs are set up.
 
 use super::choices::choices;
-use super::congestion;
+use super::congestion::{self, Congestion};
 use super::diagnostic::{Sink, hint};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section, joined};
@@ -247,9 +247,11 @@ impl Card {
 pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Card> {
     let (table, origin) = root.table("card");
     let base = Reader::new(&CARD, table, origin, "[card]", sink);
-    let standard = card(&base);
+    let (standard, told) = card(&base);
     let mut cards = vec![standard; network.hosts.len()];
-    let mut own: Vec<Option<Reader<'_>>> = network.hosts.iter().map(|_| None).collect();
+    // Hosts with a table of their own, and what it says of notification.
+    let mut own: Vec<Option<(Reader<'_>, Congestion)>> =
+        network.hosts.iter().map(|_| None).collect();
     for (entry, inner) in base.named() {
         let label = format!("[card.{}]", entry.key);
         let reader = Reader::unchecked(&CARD, entry.node.origin, label.clone(), sink)
@@ -259,8 +261,9 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
         let narrowed = card(&reader);
         match network.hosts.iter().position(|h| *h == entry.key) {
             Some(n) => {
-                cards[n] = narrowed;
-                own[n] = Some(reader);
+                let (card, told) = narrowed;
+                cards[n] = card;
+                own[n] = Some((reader, told));
             }
             None => {
                 let hosts = network.hosts.iter().map(String::as_str);
@@ -273,10 +276,20 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
             }
         }
     }
+    // Whoever hears of marks needs others to tell of them.
+    let any = cards.iter().any(|card| card.congestion.heeds_marks());
     for (n, host) in network.hosts.iter().enumerate() {
-        let reader = own[n].as_ref().unwrap_or(&base);
+        let (reader, told) = own[n].as_ref().map_or((&base, &told), |(r, t)| (r, t));
+        let rocev2 = cards[n].gid != GidKind::RoceV1;
+        cards[n].notification = told.notification(any && rocev2);
         if let (true, Some(line)) = (sink.is_empty(), network.line_rate(n)) {
+            congestion::fit(reader, &mut cards[n].congestion, line);
             congestion::check(reader, &cards[n].congestion, host, line);
+        }
+    }
+    if !cards.is_empty() && cards.iter().all(|card| card.notification.is_none()) {
+        for reader in std::iter::once(&base).chain(own.iter().flatten().map(|(r, _)| r)) {
+            congestion::check_unanswered(reader);
         }
     }
     let room = network.links.iter().map(|l| l.mtu.0);
@@ -298,7 +311,8 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
     cards
 }
 
-fn card(reader: &Reader<'_>) -> Card {
+/// Its notification is still to be settled.
+fn card(reader: &Reader<'_>) -> (Card, Congestion) {
     let mtu: Size = reader.get("mtu");
     if mtu.0 != 0 && !matches!(mtu.0, 256 | 512 | 1024 | 2048 | 4096) {
         reader.say("mtu", "must be 256, 512, 1024, 2048 or 4096 bytes");
@@ -307,8 +321,8 @@ fn card(reader: &Reader<'_>) -> Card {
     let habits: Habits = reader.get("profile");
     let profile = habits.profile();
     let gid: GidKind = reader.get("gid");
-    let (congestion, notification) = congestion::read(reader, gid != GidKind::RoceV1);
-    Card {
+    let congestion = congestion::read(reader, gid != GidKind::RoceV1);
+    let card = Card {
         mtu: u16::try_from(mtu.0).unwrap_or(4096),
         profile: habits,
         gid,
@@ -327,7 +341,8 @@ fn card(reader: &Reader<'_>) -> Card {
         priority,
         ack_priority: reader.opt("ack-priority").unwrap_or(priority),
         dscp: reader.get("dscp"),
-        congestion,
-        notification,
-    }
+        congestion: congestion.control,
+        notification: None,
+    };
+    (card, congestion)
 }

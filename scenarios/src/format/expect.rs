@@ -3,13 +3,15 @@
 use super::choices::choices;
 use super::diagnostic::{Origin, Sink, hint};
 use super::document::{Node, Table, Value};
+use super::named::of;
 use super::pattern::Pattern;
+use super::period::{self, Period};
 use super::reader::{Field, Reader};
 use super::request::Transport;
 use super::scenario::Scenario;
 use super::schema::{Key, Kind, Section};
 use super::topology::WayId;
-use crate::metric::{Metric, Scope, Unit};
+use crate::metric::{Metric, Unit};
 use crate::units::{Rate, Ratio, Size, Span};
 
 choices! {
@@ -86,6 +88,13 @@ pub(super) static EXPECT: Section = Section {
             "The smallest and the largest value allowed.",
         ),
         Key::optional(
+            "during",
+            Kind::Period,
+            "the whole run",
+            "The part of the run, from one time since its beginning to another, that the metric is asked of: \
+             counts, bytes, goodput, fairness, utilisation, rates and queues.",
+        ),
+        Key::optional(
             "when",
             Kind::Points,
             "every point",
@@ -127,6 +136,12 @@ static OPERAND: Section = Section {
              others are the same.",
         ),
         Key::optional(
+            "during",
+            Kind::Period,
+            "as on the left",
+            "During which part of the run.",
+        ),
+        Key::optional(
             "law",
             Kind::Choice(Law::NAMES),
             "none",
@@ -146,11 +161,15 @@ pub struct Expectation {
     pub metric: Metric,
     /// Of what.
     pub of: Of,
+    /// Of which part of the run, if not of the whole.
+    pub during: Option<Period>,
     /// What must hold of it.
     pub check: Check,
     /// Why.
     pub because: Option<String>,
     pub(super) when: Vec<Condition>,
+    /// Where it says which part of the run.
+    pub(super) origin: Origin,
 }
 
 /// What a metric is asked of.
@@ -194,6 +213,8 @@ pub enum Operand {
         metric: Metric,
         /// Of what.
         of: Of,
+        /// Of which part of the run.
+        during: Option<Period>,
         /// At which point of the sweep, by its index; `None` at the same.
         point: Option<usize>,
         /// The factor.
@@ -223,6 +244,17 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let values: Vec<_> = self.values.iter().map(Node::to_string).collect();
         write!(f, "{} = {}", self.path, values.join(" or "))
+    }
+}
+
+impl Expectation {
+    /// The parts of the run that it asks of.
+    pub fn periods(&self) -> impl Iterator<Item = Period> {
+        let operands = self.check.operands().filter_map(|o| match o {
+            Operand::Metric { during, .. } => *during,
+            _ => None,
+        });
+        self.during.into_iter().chain(operands)
     }
 }
 
@@ -268,65 +300,6 @@ impl Field for Metric {
     }
 }
 
-/// What `name` is among the things that `metric` can be asked of.
-pub(super) fn find_of(scenario: &Scenario, metric: Metric, name: &str) -> Result<Of, String> {
-    let network = &scenario.network;
-    let scope = metric.scope();
-    let traffic = || scenario.traffic.iter().position(|t| t.name == name);
-    let found = match scope {
-        Scope::Traffic => traffic().map(Of::Traffic),
-        Scope::Card => traffic().map(Of::Traffic).or_else(|| {
-            let host = network.hosts.iter().position(|h| h == name);
-            host.map(Of::Host)
-        }),
-        Scope::Link => network.find(name).map(Of::Link),
-        Scope::Queue => match name.rsplit_once('/') {
-            None => network.find(name).map(Of::Link),
-            Some((link, priority)) => {
-                let priority = priority.parse().ok().filter(|&p: &u8| p < 8);
-                let Some(priority) = priority else {
-                    return Err("has no priority from 0 to 7 after its \"/\"".into());
-                };
-                network.find(link).map(|ways| Of::Queue(ways, priority))
-            }
-        },
-        Scope::Host => network.hosts.iter().position(|h| h == name).map(Of::Host),
-        Scope::Fault => scenario
-            .faults
-            .iter()
-            .position(|f| f.name == name)
-            .map(Of::Fault),
-        Scope::Run => None,
-    };
-    let links = network.names();
-    found.ok_or_else(|| {
-        let loads = scenario.traffic.iter().map(|t| t.name.as_str());
-        let (what, known): (_, Vec<&str>) = match scope {
-            Scope::Traffic => ("a load", loads.collect()),
-            Scope::Card => (
-                "a load or a host",
-                loads
-                    .chain(network.hosts.iter().map(String::as_str))
-                    .collect(),
-            ),
-            Scope::Link | Scope::Queue => (
-                "a link or a direction",
-                links.keys().map(String::as_str).collect(),
-            ),
-            Scope::Host => ("a host", network.hosts.iter().map(String::as_str).collect()),
-            Scope::Fault => (
-                "a fault",
-                scenario.faults.iter().map(|f| f.name.as_str()).collect(),
-            ),
-            Scope::Run => {
-                return format!("cannot be: \"{metric}\" is of the run as a whole");
-            }
-        };
-        let hint = hint(name, known);
-        format!("is not {what}, which \"{metric}\" is of{hint}")
-    })
-}
-
 /// Reads the expectations against the rest of `scenario`.
 pub(super) fn read(root: &Reader<'_>, scenario: &Scenario, sink: &Sink) -> Vec<Expectation> {
     let mut all = Vec::new();
@@ -367,12 +340,14 @@ pub(super) fn read(root: &Reader<'_>, scenario: &Scenario, sink: &Sink) -> Vec<E
                 format!("is for \"equals\", not for \"{}\"", given[0]),
             );
         }
+        let during = period::read(&reader, metric, None);
         let context = Context {
             reader: &reader,
             key: given[0],
             scenario,
             metric,
             of: &of,
+            during,
         };
         let Some(check) = context.check(tolerance.unwrap_or_default()) else {
             continue;
@@ -383,27 +358,12 @@ pub(super) fn read(root: &Reader<'_>, scenario: &Scenario, sink: &Sink) -> Vec<E
             check,
             because: reader.opt("because"),
             when: conditions(&reader, "when"),
+            origin: reader.origin("during"),
             of,
+            during,
         });
     }
     all
-}
-
-fn of(reader: &Reader<'_>, scenario: &Scenario, metric: Metric) -> Option<Of> {
-    let name = match &reader.node("of")?.value {
-        Value::Text(s) => s,
-        _ => {
-            reader.say("of", format!("must be {}", Kind::Of));
-            return None;
-        }
-    };
-    match find_of(scenario, metric, name) {
-        Ok(of) => Some(of),
-        Err(why) => {
-            reader.say("of", why);
-            None
-        }
-    }
 }
 
 /// Reads a table of paths and values, or lists of values.
@@ -438,6 +398,7 @@ struct Context<'a> {
     scenario: &'a Scenario,
     metric: Metric,
     of: &'a Of,
+    during: Option<Period>,
 }
 
 impl Context<'_> {
@@ -534,16 +495,22 @@ impl Context<'_> {
                 ),
                 _ => reader.say("law", "is for one load; say which with \"of\""),
             }
-            for key in ["metric", "of", "at"].into_iter().filter(|k| reader.has(k)) {
+            for key in ["metric", "of", "at", "during"]
+                .into_iter()
+                .filter(|k| reader.has(k))
+            {
                 reader.say(key, "stands beside a \"law\"; give one of the two");
             }
             return Some(Operand::Law { law, times });
         }
-        if !reader.has("metric") && !reader.has("of") && !reader.has("at") {
+        if !["metric", "of", "at", "during"]
+            .iter()
+            .any(|k| reader.has(k))
+        {
             reader.sink.say(
                 origin,
                 format!(
-                    "{} must say what it compares with: \"metric\", \"of\", \"at\" or \"law\"",
+                    "{} must say what it compares with: \"metric\", \"of\", \"at\", \"during\" or \"law\"",
                     reader.label()
                 ),
             );
@@ -561,6 +528,9 @@ impl Context<'_> {
                 ),
             );
         }
+        // A metric of the whole run beside one of a part of it is asked of the whole.
+        let left = self.during.filter(|_| metric.has_periods());
+        let during = period::read(&reader, metric, left);
         let of = match reader.has("of") {
             true => of(&reader, self.scenario, metric).unwrap_or(Of::All),
             false if reader.has("metric") => Of::All,
@@ -569,6 +539,7 @@ impl Context<'_> {
         Some(Operand::Metric {
             metric,
             of,
+            during,
             point: None,
             times,
             at: conditions(&reader, "at"),

@@ -15,6 +15,7 @@
 //! | `reader` | reads one table by its section of the schema |
 //! | [`scenario`] | the top of the file and the [`Scenario`] |
 //! | [`shape`], [`topology`], [`switch`], [`card`], [`receiver`], [`event`], [`traffic`], [`fault`], [`expect`] | one file per section |
+//! | `named`, [`period`] | of `[[expect]]`: what a metric is asked of, and of which part of the run |
 //! | [`congestion`] | of `[card]`: congestion control and notification |
 //! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
 //! | `flows`, `folder` | flows from a file, and where it is found |
@@ -29,8 +30,10 @@ pub mod expect;
 pub mod fault;
 mod flows;
 mod folder;
+mod named;
 mod path;
 pub mod pattern;
+pub mod period;
 mod points;
 mod reader;
 pub mod receiver;

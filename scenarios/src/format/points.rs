@@ -3,6 +3,7 @@
 use super::diagnostic::{Sink, hint};
 use super::document::{Node, Value};
 use super::expect::{Condition, Expectation, Operand};
+use super::period;
 use super::sweep::{Point, Sweep};
 
 /// Where in the sweep a point is.
@@ -35,6 +36,7 @@ pub(super) fn resolve(
     for (n, point) in points.iter_mut().enumerate() {
         let here = &combinations[n];
         let mut skipped = 0;
+        let stop = point.scenario.stop;
         point.scenario.expectations.retain_mut(|expectation| {
             if !expectation.when.iter().all(|c| here.fits(c) == Some(true)) {
                 return false;
@@ -60,6 +62,7 @@ pub(super) fn resolve(
                     }
                 }
             }
+            period::check(expectation, stop, sink);
             true
         });
         point.skipped = skipped;

@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Origin, Sink, hint};
 use super::document::{Entry, Node, Table, Value};
-use super::schema::{Default, Key, Kind, Section};
+use super::schema::{Default, Key, Kind, Only, Section};
 use super::switch::Priorities;
 use crate::units::{Probability, Rate, Ratio, Size, Span, UnitError, parse_span};
 use std::fmt;
@@ -100,9 +100,17 @@ impl<'a> Reader<'a> {
             }
             return;
         };
-        let Some((other, values)) = key.only else {
+        let Some(Only {
+            key: other,
+            values,
+            unused,
+        }) = key.only
+        else {
             return;
         };
+        if unused && self.has(other) {
+            return;
+        }
         let actual = match self.find(other).map(|e| &e.node.value) {
             Some(Value::Text(s)) => s.as_str(),
             Some(_) => return,

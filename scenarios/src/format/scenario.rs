@@ -76,8 +76,8 @@ pub(super) static ROOT: Section = Section {
             "sample",
             Kind::Span(1, 1_000_000_000_000_000),
             "never",
-            "How often the goodput of each load is noted in NAME-series.csv, and what waits and is paused in \
-             NAME-queues.csv, in a folder for results.",
+            "How often the goodput of each load is noted in NAME-series.csv, what waits and is paused in \
+             NAME-queues.csv, and the rates of congestion control in NAME-rates.csv, in a folder for results.",
         ),
         Key::optional(
             "flow-table",

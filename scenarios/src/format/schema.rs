@@ -31,8 +31,19 @@ pub struct Key {
     pub default: Default,
     /// What it does.
     pub about: &'static str,
-    /// The key and those of its values with which this one means something.
-    pub only: Option<(&'static str, &'static [&'static str])>,
+    /// With what it means something, if not with everything.
+    pub only: Option<Only>,
+}
+
+/// The values of another key with which a key means something.
+#[derive(Clone, Copy, Debug)]
+pub struct Only {
+    /// The other key.
+    pub key: &'static str,
+    /// Its values.
+    pub values: &'static [&'static str],
+    /// With other values that the file gives it is left unused; it is refused if the other key is not given.
+    pub unused: bool,
 }
 
 /// What holds if a key is not given.
@@ -91,6 +102,8 @@ pub enum Kind {
     Operand(&'static Section),
     /// Two of them: the least and the most.
     Operands(&'static Section),
+    /// A part of the run: when it begins and when it ends.
+    Period,
     /// Points of the sweep: paths and values.
     Points,
     /// A table.
@@ -138,7 +151,24 @@ impl Key {
     /// The key means something only where `key` has one of `values`.
     pub const fn only(self, key: &'static str, values: &'static [&'static str]) -> Key {
         Key {
-            only: Some((key, values)),
+            only: Some(Only {
+                key,
+                values,
+                unused: false,
+            }),
+            ..self
+        }
+    }
+
+    /// The key is used only where `key` has one of `values`, and left unused where `key` is given another, so
+    /// that `key` can be varied by itself.
+    pub const fn used(self, key: &'static str, values: &'static [&'static str]) -> Key {
+        Key {
+            only: Some(Only {
+                key,
+                values,
+                unused: true,
+            }),
             ..self
         }
     }
@@ -230,6 +260,7 @@ impl fmt::Display for Kind {
             ),
             Kind::Operand(_) => f.write_str("a value, or a table that says where to get it"),
             Kind::Operands(_) => f.write_str("a list of two: the least and the most"),
+            Kind::Period => f.write_str("a list of two spans, [\"1ms\", \"2ms\"]"),
             Kind::Points => f.write_str("a table of paths and values"),
             Kind::Table(section) => write!(f, "the table {}", section.title),
             Kind::Tables(section) => write!(f, "the tables {}", section.title),
@@ -292,9 +323,14 @@ pub fn reference() -> String {
                 Default::Derived(text) => text.to_string(),
             };
             let only = match key.only {
-                Some((other, values)) => {
-                    let values: Vec<_> = values.iter().map(|v| format!("`{v}`")).collect();
-                    format!(" Only with `{other}` {}.", values.join(" or "))
+                Some(only) => {
+                    let values: Vec<_> = only.values.iter().map(|v| format!("`{v}`")).collect();
+                    let unused = if only.unused {
+                        "; unused with others"
+                    } else {
+                        ""
+                    };
+                    format!(" Only with `{}` {}{unused}.", only.key, values.join(" or "))
                 }
                 None => String::new(),
             };

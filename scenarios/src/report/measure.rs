@@ -1,5 +1,6 @@
 //! What a metric is of a run.
 
+use super::congestion;
 use super::flows::{CollectiveReport, FlowsReport, Slowdown};
 use super::latency::Latency;
 use super::pauses::{Queues, ReceiverReport, VictimReport};
@@ -124,6 +125,18 @@ impl Run {
             M::Duplicates => self.count(of, |c| c.duplicates),
             M::OutOfSequence => self.count(of, |c| c.out_of_sequence),
             M::BadIcrc => self.count(of, |c| c.bad_icrc),
+            M::MarkedReceived => self.count(of, |c| c.marked_received),
+            M::CnpsSent => self.count(of, |c| c.cnps_sent),
+            M::CnpsReceived => self.count(of, |c| c.cnps_received),
+            M::CnpsIgnored => self.count(of, |c| c.cnps_ignored),
+            M::RateMin
+            | M::RateMean
+            | M::RateMax
+            | M::RateFairness
+            | M::AlphaMean
+            | M::RateCuts => {
+                congestion::measure(loads.iter().filter_map(|t| t.congestion.as_ref()), metric)
+            }
             M::Drops => self.link(of, |w| w.drops.total()),
             M::DropsFault => self.link(of, |w| w.drops.fault),
             M::DropsQueue => self.link(of, |w| w.drops.queue),
@@ -145,7 +158,11 @@ impl Run {
             | M::PausedDirections
             | M::PausedSpread
             | M::Storms
+            | M::EcnMarks
+            | M::NotCapable
             | M::QueueMax => self.queue(metric, of),
+            // Of a part of a run alone.
+            M::QueueMean => None,
             M::ReceiverMax => self.receivers(of).map(|r| r.most as f64).reduce(f64::max),
             M::ReceiverMisses => Some(self.receivers(of).map(|r| r.misses).sum::<u64>() as f64),
             M::VictimPauses => {
@@ -172,7 +189,7 @@ impl Run {
         } as f64)
     }
 
-    fn ways<'a>(&'a self, of: &'a Of) -> Box<dyn Iterator<Item = &'a WayReport> + 'a> {
+    pub(super) fn ways<'a>(&'a self, of: &'a Of) -> Box<dyn Iterator<Item = &'a WayReport> + 'a> {
         match of {
             // Links are reported in the order of the network, forward before backward.
             Of::Link(ways) | Of::Queue(ways, _) => Box::new(

@@ -9,15 +9,19 @@
 //! | [`latency`] | how latencies are gathered |
 //! | `measure` | what a metric is of a run |
 //! | [`flows`] | flows of a load, rounds of a collective |
+//! | [`congestion`] | rates of queue pairs, marks and CNPs |
+//! | [`part`] | what a metric is of a part of a run |
 //! | [`pauses`] | flow control: pauses, victims, deadlocks |
 //! | [`verdict`] | expectations against what was measured |
 //! | [`text`] | for people |
 //! | [`table`] | a sweep as a table, for people and as CSV |
 
+pub mod congestion;
 pub mod failure;
 pub mod flows;
 pub mod latency;
 mod measure;
+pub mod part;
 pub mod pauses;
 pub mod table;
 pub mod text;
@@ -25,9 +29,11 @@ pub mod verdict;
 
 use crate::format::topology::Network;
 use crate::metric::{Metric, Unit};
+use congestion::CongestionReport;
 use failure::FailureReport;
 use flows::{CollectiveReport, FlowsReport};
 use latency::Latency;
+use part::Part;
 use pauses::{PriorityReport, ReceiverReport, StuckReport, VictimReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -93,6 +99,9 @@ pub struct Run {
     pub captures: Vec<CaptureReport>,
     /// Each expectation with its verdict.
     pub expectations: Vec<Judgement>,
+    /// The parts of it that expectations ask of.
+    #[serde(skip)]
+    pub parts: Vec<Part>,
     /// Expectations that compare with a point that was not run.
     pub skipped: usize,
 }
@@ -171,8 +180,14 @@ pub struct TrafficReport {
     /// Its rounds, if it is a collective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collective: Option<CollectiveReport>,
+    /// Congestion control of the queue pairs that send its data, if they have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<CongestionReport>,
     /// What the queue pairs did, at both ends.
     pub counts: Counts,
+    /// Payload that each queue pair has completed.
+    #[serde(skip)]
+    pub flow_bytes: Vec<u64>,
 }
 
 /// What a card did.
@@ -208,6 +223,14 @@ pub struct Counts {
     pub out_of_sequence: u64,
     /// Packets with a wrong ICRC.
     pub bad_icrc: u64,
+    /// Packets of a peer that came with a mark.
+    pub marked_received: u64,
+    /// CNPs handed to the port.
+    pub cnps_sent: u64,
+    /// CNPs that came.
+    pub cnps_received: u64,
+    /// CNPs that nothing came of.
+    pub cnps_ignored: u64,
 }
 
 /// NAKs by kind.
@@ -410,6 +433,10 @@ impl std::ops::AddAssign for Counts {
         self.duplicates += o.duplicates;
         self.out_of_sequence += o.out_of_sequence;
         self.bad_icrc += o.bad_icrc;
+        self.marked_received += o.marked_received;
+        self.cnps_sent += o.cnps_sent;
+        self.cnps_received += o.cnps_received;
+        self.cnps_ignored += o.cnps_ignored;
     }
 }
 

@@ -25,6 +25,10 @@ pub struct PriorityReport {
     pub queue_max: u64,
     /// How often a watchdog took it for stuck.
     pub storms: u64,
+    /// Packets that were marked before they went out.
+    pub marks: u64,
+    /// Packets that would have been, were they ECN-capable.
+    pub not_capable: u64,
 }
 
 /// A queue that is part of a deadlock.
@@ -99,6 +103,8 @@ impl Queues<'_> {
         match metric {
             Metric::Pauses => sum(|q| q.pauses_sent),
             Metric::PausesReceived => sum(|q| q.pauses_received),
+            Metric::EcnMarks => sum(|q| q.marks),
+            Metric::NotCapable => sum(|q| q.not_capable),
             Metric::Storms => sum(|q| q.storms),
             Metric::Paused => Some(longest),
             Metric::PausedShare => Some(longest / self.run.time_ps.max(1) as f64),
@@ -155,20 +161,36 @@ pub(super) fn write_alarms(out: &mut String, run: &Run) -> std::fmt::Result {
     Ok(())
 }
 
+fn of_runs(n: usize, runs: usize) -> String {
+    match n == runs {
+        true => "all runs".to_string(),
+        false => format!("{n} of {runs} runs"),
+    }
+}
+
+/// The warnings of several runs, each once.
+pub(crate) fn write_warnings(out: &mut String, runs: &[Vec<String>]) -> std::fmt::Result {
+    let mut told: Vec<&String> = Vec::new();
+    for warning in runs.iter().flatten() {
+        if told.contains(&warning) {
+            continue;
+        }
+        told.push(warning);
+        let n = runs.iter().filter(|r| r.contains(warning)).count();
+        let of = match runs {
+            [_] => String::new(),
+            _ => format!(" in {}", of_runs(n, runs.len())),
+        };
+        wrap(out, &format!("WARNING{of}: {warning}"), 0)?;
+    }
+    Ok(())
+}
+
 /// The same of a sweep, in how many of its runs.
 pub(super) fn write_sweep_alarms(out: &mut String, runs: &[Run]) -> std::fmt::Result {
-    let of = |n: usize| match n == runs.len() {
-        true => "all runs".to_string(),
-        false => format!("{n} of {} runs", runs.len()),
-    };
-    let mut told: Vec<&String> = Vec::new();
-    for warning in runs.iter().flat_map(|r| &r.warnings) {
-        if !told.contains(&warning) {
-            let n = runs.iter().filter(|r| r.warnings.contains(warning)).count();
-            wrap(out, &format!("WARNING in {}: {warning}", of(n)), 0)?;
-            told.push(warning);
-        }
-    }
+    let of = |n| of_runs(n, runs.len());
+    let warnings: Vec<Vec<String>> = runs.iter().map(|r| r.warnings.clone()).collect();
+    write_warnings(out, &warnings)?;
     let loses = |r: &&Run| {
         r.links
             .iter()
@@ -186,7 +208,7 @@ pub(super) fn write_sweep_alarms(out: &mut String, runs: &[Run]) -> std::fmt::Re
             writeln!(out, "{what} in {}", of(n))?;
         }
     }
-    if !told.is_empty() || runs.iter().any(|r| loses(&r) || stuck(&r)) {
+    if warnings.iter().any(|w| !w.is_empty()) || runs.iter().any(|r| loses(&r) || stuck(&r)) {
         out.push('\n');
     }
     Ok(())

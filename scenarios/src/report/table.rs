@@ -17,12 +17,14 @@ const COLUMNS: &[(Value, &[&str])] = &[
     (Value::Metric(Metric::LatencyP99), &["latency", "p99"]),
 ];
 
-/// The columns for the network that are left out if all of them is 0.
+/// The columns for the network, of flow and congestion control, that are left out if all of them is 0.
 const FLOW_CONTROL: &[(Metric, &[&str])] = &[
     (Metric::DropsLossless, &["drops", "loss-", "less"]),
     (Metric::Pauses, &["pauses"]),
     (Metric::PausedShare, &["paused"]),
     (Metric::Deadlock, &["dead-", "lock"]),
+    (Metric::EcnMarks, &["marks"]),
+    (Metric::CnpsSent, &["CNPs"]),
 ];
 
 /// What a column of a load shows.

@@ -2,6 +2,7 @@
 
 mod failures;
 
+use super::congestion;
 use super::latency::Latency;
 use super::pauses;
 use super::table::{self, grid};
@@ -138,6 +139,8 @@ fn write_over_runs(
     let held = judged.iter().filter(|(_, j)| j.held).count();
     let of = first.of.as_ref();
     let of = of.map_or(String::new(), |of| format!(" of {of}"));
+    let during = first.during.as_ref();
+    let during = during.map_or(String::new(), |d| format!(" from {d}"));
     let word = if held == judged.len() {
         "held  "
     } else {
@@ -145,7 +148,7 @@ fn write_over_runs(
     };
     writeln!(
         out,
-        "  {word}  {}{of}: {held} of {} runs",
+        "  {word}  {}{of}{during}: {held} of {} runs",
         first.metric,
         judged.len()
     )?;
@@ -238,6 +241,7 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
     failures::write(out, run)?;
     write_members(out, run);
     pauses::write(out, run)?;
+    congestion::write(out, run)?;
     for fault in &run.faults {
         write_fault(out, fault)?;
     }
@@ -275,9 +279,11 @@ fn write_judgement(out: &mut String, j: &Judgement) -> std::fmt::Result {
     let of = j.of.as_ref();
     let of = of.map_or(String::new(), |of| format!(" of {of}"));
     let measured = show(j.measured, j.metric.unit());
+    let during = j.during.as_ref();
+    let during = during.map_or(String::new(), |d| format!(" from {d}"));
     writeln!(
         out,
-        "  {verdict}  {}{of} is {measured}: {}",
+        "  {verdict}  {}{of}{during} is {measured}: {}",
         j.metric, j.wanted
     )?;
     match &j.because {

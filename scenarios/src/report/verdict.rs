@@ -18,6 +18,9 @@ pub struct Judgement {
     /// Of what, by name; nothing if of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+    /// From when to when, if not over the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub during: Option<String>,
     /// What must hold, in words: `at least 90Gbps`.
     pub wanted: String,
     /// The measured value in the unit of the metric: bits per second, picoseconds, bytes, or none.
@@ -116,7 +119,9 @@ fn ring(scenario: &Scenario, load: usize, metric: Metric) -> Option<f64> {
 }
 
 fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Judgement {
-    let measured = runs.get(n).and_then(|r| r.measure(e.metric, &e.of));
+    let measured = runs
+        .get(n)
+        .and_then(|r| r.measure_during(e.during, e.metric, &e.of));
     let value = |o: &Operand| evaluate(scenario, e, o, n, runs);
     let (least, most, wanted, known) = match &e.check {
         Check::Equals(o, tolerance) => {
@@ -158,6 +163,7 @@ fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Ju
         index: e.index,
         metric: e.metric,
         of: name(scenario, &e.of),
+        during: e.during.map(|d| d.to_string()),
         wanted,
         measured,
         least,
@@ -180,12 +186,13 @@ fn evaluate(
         Operand::Metric {
             metric,
             of,
+            during,
             point,
             times,
             ..
         } => {
             let run = runs.get(point.unwrap_or(n))?;
-            Some(run.measure(*metric, of)? * times.get())
+            Some(run.measure_during(*during, *metric, of)? * times.get())
         }
         Operand::Law { law, times } => {
             let index = load_of(e);
@@ -219,6 +226,7 @@ fn words(scenario: &Scenario, e: &Expectation, operand: &Operand, value: Option<
         Operand::Metric {
             metric,
             of,
+            during,
             times,
             at,
             ..
@@ -226,7 +234,10 @@ fn words(scenario: &Scenario, e: &Expectation, operand: &Operand, value: Option<
             let of = name(scenario, of).map_or(String::new(), |n| format!(" of {n}"));
             let at: Vec<_> = at.iter().map(|c| format!(" at {c}")).collect();
             let at = at.concat();
-            format!("{shown} ({}{metric}{of}{at})", factor(times.get()))
+            // The same as on the left goes without saying.
+            let during = during.filter(|_| *during != e.during);
+            let during = during.map_or(String::new(), |d| format!(" from {d}"));
+            format!("{shown} ({}{metric}{of}{during}{at})", factor(times.get()))
         }
         Operand::Law { law, times } => format!("{shown} ({}the law {law})", factor(times.get())),
     }
@@ -359,7 +370,9 @@ mod tests {
                 latency: None,
                 flows: None,
                 collective: None,
+                congestion: None,
                 counts: Counts::default(),
+                flow_bytes: Vec::new(),
             }],
             failures: Vec::new(),
             more_failures: 0,
@@ -379,6 +392,7 @@ mod tests {
             faults: Vec::new(),
             captures: Vec::new(),
             expectations: Vec::new(),
+            parts: Vec::new(),
             skipped: 0,
         }
     }

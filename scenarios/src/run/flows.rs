@@ -2,6 +2,7 @@
 
 use super::RunError;
 use super::build::Built;
+use super::congestion;
 use crate::format::Scenario;
 use crate::format::pattern::{Collective, CollectiveKind};
 use crate::format::request::Transport;
@@ -188,16 +189,18 @@ pub(super) fn write_table(scenario: &Scenario, built: &Built, path: &Path) -> Re
     write(path, |out| {
         writeln!(
             out,
-            "load,flow,from,to,operation,bytes,start_ps,end_ps,fct_ps,ideal_ps,slowdown,status"
+            "load,flow,from,to,operation,bytes,start_ps,end_ps,fct_ps,ideal_ps,slowdown,status,rate_bps,alpha"
         )?;
         let hosts = &scenario.network.hosts;
         for (n, load) in scenario.traffic.iter().enumerate() {
-            for (i, flow) in of(scenario, built, n).iter().enumerate() {
+            let now = built.network.now();
+            let states = congestion::states(scenario, built, n, now);
+            for ((i, state), flow) in states.zip(of(scenario, built, n)) {
                 let (from, to) = load.pairs[flow.pair];
                 let ps = |span: Option<u64>| span.map_or(String::new(), |ps| ps.to_string());
                 writeln!(
                     out,
-                    "{},{i},{},{},{},{},{},{},{},{},{},{}",
+                    "{},{i},{},{},{},{},{},{},{},{},{},{},{},{}",
                     load.name,
                     hosts[from],
                     hosts[to],
@@ -213,6 +216,10 @@ pub(super) fn write_table(scenario: &Scenario, built: &Built, path: &Path) -> Re
                     } else {
                         "unfinished"
                     },
+                    ps(state.map(|s| s.rate.bps())),
+                    state
+                        .and_then(|s| s.alpha)
+                        .map_or(String::new(), |a| a.to_string()),
                 )?;
             }
         }

@@ -1,6 +1,7 @@
 //! From a network that has run to the report of the run.
 
 use super::build::{Built, Injected};
+use super::congestion;
 use super::flows;
 use super::pauses;
 use super::watch::Watch;
@@ -19,6 +20,19 @@ use std::collections::BTreeMap;
 
 /// What came out of a run; expectations are judged later, and captures closed.
 pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
+    let (scenario, network) = (&point.scenario, &built.network);
+    let mut run = Run {
+        deadlock: pauses::deadlock(scenario, network),
+        victims: pauses::victims(scenario, built),
+        ..counted(point, built, ended)
+    };
+    run.warnings = crate::warning::of(scenario);
+    run.warnings.extend(crate::warning::after(scenario, &run));
+    run
+}
+
+/// What has been counted by now.
+pub(super) fn counted(point: &Point, built: &Built, ended: Ended) -> Run {
     let scenario = &point.scenario;
     let network = &built.network;
     Run {
@@ -46,9 +60,9 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
             })
             .collect(),
         links: ways(scenario, network),
-        deadlock: pauses::deadlock(scenario, network),
-        victims: pauses::victims(scenario, built),
-        warnings: crate::warning::of(scenario),
+        deadlock: Vec::new(),
+        victims: Vec::new(),
+        warnings: Vec::new(),
         faults: built
             .faults
             .iter()
@@ -57,6 +71,7 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
             .collect(),
         captures: Vec::new(),
         expectations: Vec::new(),
+        parts: Vec::new(),
         skipped: point.skipped,
     }
 }
@@ -84,7 +99,9 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         latency: None,
         flows: flows::report(scenario, built, n),
         collective: flows::rounds(scenario, built, n),
+        congestion: congestion::report(scenario, built, n),
         counts: Counts::default(),
+        flow_bytes: Vec::with_capacity(ids.len()),
     };
     let mut latencies = Recorder::default();
     let mut last = Time::ZERO + load.start;
@@ -98,6 +115,7 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         report.messages += stats.completed.get(card::Status::Success);
         report.unfinished += stats.posted - completed;
         report.bytes += stats.bytes;
+        report.flow_bytes.push(stats.bytes);
         for (status, count) in stats.received.iter() {
             *report.receives.entry(name_of(status)).or_default() += count;
         }
@@ -177,6 +195,10 @@ fn counts(c: &Counters) -> Counts {
         duplicates: c.duplicate_requests,
         out_of_sequence: c.out_of_sequence,
         bad_icrc: c.refused.get(Refusal::BadIcrc),
+        marked_received: c.ecn_marked,
+        cnps_sent: c.cnps_sent,
+        cnps_received: c.cnps_received,
+        cnps_ignored: c.cnps_ignored,
     }
 }
 

@@ -9,6 +9,8 @@
 //! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
 //! | `network` | receivers, routes and links that go down |
 //! | `measure` | from a network that has run to the report of the run |
+//! | `congestion` | rates of queue pairs, at the end and over time |
+//! | `parts` | parts of a run that expectations ask of |
 //! | `failures` | why requests failed, with the names of the scenario |
 //! | `pauses` | pauses, their victims, deadlocks |
 //! | `queues` | what waits and what is paused, over time |
@@ -17,18 +19,22 @@
 
 mod build;
 mod collective;
+mod congestion;
 mod failures;
 mod flows;
 mod measure;
 mod network;
+mod parts;
 mod pauses;
 mod queues;
 mod recordings;
 mod twins;
 mod watch;
 
+use crate::format::period::Period;
 use crate::format::{Plan, Point, Scenario};
 use crate::report::{CaptureReport, Ended, Report, Run, verdict};
+use parts::Parts;
 use softroce_sim::card::CreateError;
 use softroce_sim::fabric::Network;
 use softroce_sim::fabric::TopologyError;
@@ -132,12 +138,18 @@ pub fn run(
     progress: Progress<'_>,
 ) -> Result<Report, RunError> {
     let twins = twins::of(plan);
+    let periods = parts::periods(plan);
     let mut jobs = Vec::new();
     for (n, point) in plan.points.iter().enumerate() {
         let place = (plan.points.len() > 1).then_some((n, plan.points.len()));
         let recordings = recordings::of(name, &point.scenario, place, options)?;
         let tables = recordings::tables(name, place, options);
-        jobs.push(Job::Point(point, recordings, tables));
+        jobs.push(Job::Point {
+            point,
+            recordings,
+            tables,
+            periods: &periods,
+        });
     }
     jobs.extend(twins.scenarios.iter().map(Job::Twin));
     let (mut runs, mut clean) = (Vec::new(), Vec::new());
@@ -161,8 +173,14 @@ pub fn run(
 
 /// Something to run.
 enum Job<'a> {
-    /// A point of the plan, what is recorded of it, and what its tables are called, if there are any.
-    Point(&'a Point, Vec<Recording>, Option<PathBuf>),
+    /// A point of the plan, what is recorded of it, what its tables are called, if there are any, and the
+    /// parts of it that are looked at.
+    Point {
+        point: &'a Point,
+        recordings: Vec<Recording>,
+        tables: Option<PathBuf>,
+        periods: &'a [Period],
+    },
     /// A scenario without loss, for its goodput.
     Twin(&'a Scenario),
 }
@@ -171,7 +189,7 @@ impl Job<'_> {
     /// How far it goes at most. A twin with endless loads ends long before.
     fn stop(&self) -> Span {
         match self {
-            Job::Point(point, ..) => point.scenario.stop,
+            Job::Point { point, .. } => point.scenario.stop,
             Job::Twin(_) => Span::ZERO,
         }
     }
@@ -213,9 +231,12 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<O
                 {
                     let part = meter.part();
                     let result = match job {
-                        Job::Point(point, recordings, tables) => {
-                            point_run(point, recordings, tables.as_deref(), part)
-                        }
+                        Job::Point {
+                            point,
+                            recordings,
+                            tables,
+                            periods,
+                        } => point_run(point, recordings, tables.as_deref(), periods, part),
                         Job::Twin(scenario) => twins::run(scenario, part).map(Outcome::Clean),
                     };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
@@ -296,13 +317,14 @@ fn point_run(
     point: &Point,
     recordings: &[Recording],
     tables: Option<&Path>,
+    periods: &[Period],
     mut part: Part<'_>,
 ) -> Result<Outcome, RunError> {
     let scenario = &point.scenario;
     let mut built = build::build(scenario, recordings)?;
-    let stop = Time::ZERO + scenario.stop;
     let mut samples = Samples::default();
-    let ended = sampled(&mut built, scenario, stop, &mut samples, &mut part);
+    let mut parts = Parts::new(scenario, periods);
+    let ended = sampled(&mut built, point, &mut samples, &mut parts, &mut part);
     let table = |what: &str| {
         let name = tables.and_then(Path::file_name)?.to_string_lossy();
         Some(tables?.with_file_name(format!("{name}-{what}.csv")))
@@ -316,7 +338,14 @@ fn point_run(
     if let (Some(path), Some(_)) = (table("queues"), scenario.sample) {
         samples.queues.write(scenario, &path)?;
     }
+    if let (Some(path), false) = (table("rates"), samples.rates.is_empty()) {
+        samples.rates.write(scenario, &path)?;
+    }
     let mut run = measure::run(point, &built, ended);
+    run.parts = match ended {
+        Ended::EventLimit => parts.ended(),
+        Ended::Dry | Ended::Stop => parts.rest(point, &built),
+    };
     (run.failures, run.more_failures) = failures::of(scenario, &mut built);
     let (watch, _) = built.network.into_parts();
     for (recording, frames) in watch.finish()? {
@@ -336,35 +365,48 @@ fn point_run(
 struct Samples {
     series: flows::Series,
     queues: queues::Queues,
+    rates: congestion::Rates,
 }
 
 impl Samples {
     fn note(&mut self, scenario: &Scenario, built: &build::Built) {
         self.series.note(built);
         self.queues.note(scenario, &built.network);
+        self.rates.note(scenario, built);
     }
 }
 
-/// Runs to `stop`, with a sample of goodput and queues as often as the scenario asks for one.
+/// Runs to the end, with a sample of goodput, queues and rates as often as the scenario asks for one, and looks
+/// at the parts of the run that expectations ask of.
 fn sampled(
     built: &mut build::Built,
-    scenario: &Scenario,
-    stop: Time,
+    point: &Point,
     samples: &mut Samples,
+    parts: &mut Parts,
     part: &mut Part<'_>,
 ) -> Ended {
-    if let Some(every) = scenario.sample {
-        let mut at = Time::ZERO + every;
-        while at < stop && !samples.series.is_full() {
-            let ended = go(&mut built.network, scenario, at, part);
-            samples.note(scenario, built);
-            if ended != Ended::Stop {
-                return ended;
-            }
-            at += every;
+    let scenario = &point.scenario;
+    let stop = Time::ZERO + scenario.stop;
+    let mut due = scenario.sample.map(|every| Time::ZERO + every);
+    let mut ended = Ended::Stop;
+    while ended == Ended::Stop {
+        due = due.filter(|&at| at < stop && !samples.series.is_full());
+        let Some(at) = due.into_iter().chain(parts.next()).min() else {
+            break;
+        };
+        ended = go(&mut built.network, scenario, at, part);
+        if ended != Ended::Stop {
+            break;
         }
+        if due == Some(at) {
+            samples.note(scenario, built);
+            due = scenario.sample.map(|every| at + every);
+        }
+        parts.look(at, point, built);
     }
-    let ended = go(&mut built.network, scenario, stop, part);
+    if ended == Ended::Stop {
+        ended = go(&mut built.network, scenario, stop, part);
+    }
     if scenario.sample.is_some() && !samples.series.is_full() {
         samples.note(scenario, built);
     }

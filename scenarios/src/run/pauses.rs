@@ -32,8 +32,11 @@ pub(super) fn priorities(
                 paused_share: paused.as_ps() as f64 / time as f64,
                 queue_max: c.queue_high_water,
                 storms: c.storms,
+                marks: c.marks,
+                not_capable: c.not_capable,
             };
             let any = c.pauses_sent + c.pauses_received + c.queue_high_water + paused.as_ps();
+            let any = any + c.marks + c.not_capable;
             (any > 0).then_some(report)
         });
     all.flatten().collect()
