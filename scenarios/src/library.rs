@@ -25,6 +25,7 @@ library![
     "allreduce-slow-node",
     "dcqcn-convergence",
     "dcqcn-many-flows",
+    "dcqcn-window",
     "ecn-misconfigured",
     "every-status",
     "incast",

@@ -393,6 +393,14 @@ fn congestion_control_that_cannot_act_is_warned_of() {
             &["card.dcqcn-alpha-timer=50us"],
             "hosts h1, h2: \"dcqcn-alpha-timer\" is no longer than the 50us between CNPs",
         ),
+        (
+            &["card.window=16KiB"],
+            "hosts h1, h2: an ACK is asked for every 32 packets of 1KiB",
+        ),
+        (
+            &["card.window=1MB", "card.window-follows-rate=true"],
+            "a window that closes before that waits for the timer",
+        ),
     ] {
         let out = with("check", &base, &[], settings);
         assert_eq!(out.status.code(), Some(0), "{settings:?}");
@@ -401,8 +409,18 @@ fn congestion_control_that_cannot_act_is_warned_of() {
         assert!(shown.contains("WARNING"), "{settings:?}: {shown}");
         assert!(shown.contains(message), "{settings:?}: {shown}");
     }
-    let out = with("check", &base, &[], &[]);
-    assert!(!common::text(&out.stdout).contains("WARNING"));
+    for settings in [
+        &[][..],
+        &["card.window=32KiB"],
+        &["card.window=1KB", "card.ack-every=1"],
+        &["card.window=1KB", "traffic.load.size=1KB"],
+    ] {
+        let out = with("check", &base, &[], settings);
+        let shown = common::text(&out.stdout);
+        assert!(!shown.contains("ACK"), "{settings:?}: {shown}");
+        let only_pauses = shown.contains("WARNING") == settings.iter().any(|s| s.contains("size"));
+        assert!(only_pauses, "{settings:?}: {shown}");
+    }
     let nowhere = format!("{TWO}[card]\ncongestion = \"dcqcn\"\n");
     let out = with("check", &nowhere, &[], &[]);
     assert!(common::text(&out.stdout).contains("no switch marks packets"));

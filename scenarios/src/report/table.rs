@@ -23,7 +23,6 @@ const FLOW_CONTROL: &[(Metric, &[&str])] = &[
     (Metric::Pauses, &["pauses"]),
     (Metric::PausedShare, &["paused"]),
     (Metric::Deadlock, &["dead-", "lock"]),
-    (Metric::EcnMarks, &["marks"]),
     (Metric::CnpsSent, &["CNPs"]),
 ];
 
