@@ -278,6 +278,21 @@ fn marks_and_cnps_are_counted_where_they_are_made_and_where_they_come() {
     );
     // The CNPs of a queue pair are 50 us apart, and all took a millisecond or two.
     assert!((2..100).contains(&c["cuts"].as_u64().unwrap()), "{c}");
+    let out = with("run", &format!("{TWO}{MARKED}"), &[], &[]);
+    let shown = common::text(&out.stdout);
+    assert!(shown.lines().all(|l| l.chars().count() <= 100), "{shown}");
+    let row = |head: &str| {
+        let lines: Vec<_> = shown.lines().collect();
+        let at = lines.iter().position(|l| {
+            let words: Vec<_> = l.split_whitespace().collect();
+            words.join(" ").starts_with(head)
+        });
+        lines[at.unwrap() + 1]
+            .split_whitespace()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(row("load control limited")[..2], ["load", "dcqcn"]);
+    assert_eq!(row("link priority marked")[..2], ["s0->h0", "3"]);
     // Without ECN-capable packets the switch counts those it lets through.
     let expect = "[[expect]]\nmetric = \"ecn-marks.not-capable\"\nof = \"s0->h0\"\nat-least = 100\n\
         [[expect]]\nmetric = \"ecn-marks\"\nequals = 0\n[[expect]]\nmetric = \"warnings\"\nequals = 1\n";

@@ -105,25 +105,14 @@ pub(super) fn write(out: &mut String, run: &Run) -> std::fmt::Result {
             ratio(c.alpha_mean),
             c.cuts.to_string(),
             load.counts.marked_received.to_string(),
-            load.counts.cnps_sent.to_string(),
             load.counts.cnps_received.to_string(),
         ])
     };
     let rows: Vec<_> = run.traffic.iter().filter_map(told).collect();
     if !rows.is_empty() {
         let head = [
-            "load",
-            "control",
-            "limited",
-            "rate min",
-            "mean",
-            "max",
-            "fairness",
-            "alpha",
-            "cuts",
-            "marked",
-            "CNPs sent",
-            "came",
+            "load", "control", "limited", "rate min", "mean", "max", "fairness", "alpha", "cuts",
+            "marked", "CNPs",
         ];
         section(out, &head, rows, &[0, 1]);
     }
