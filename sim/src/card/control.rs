@@ -7,7 +7,7 @@ use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, Qp
 use super::qp::{Path, Qp, Srq, State};
 use super::queue::ring;
 use super::work::{AddressHandle, CqId, MAX_INLINE, SrqId};
-use super::{Card, Cq, Notify};
+use super::{AsyncEvent, Card, Cq, Notify};
 use crate::memory::{
     Access, Binding, LocalKey, MemoryRegion, Pd, RegisterError, Reregistration, Storage,
     WindowError, WindowType,
@@ -194,10 +194,18 @@ impl Card {
     /// Asks for a notification, once (`ibv_req_notify_cq`). One that is armed for any completion stays so.
     pub fn request_notify(&mut self, cq: CqId, which: Notify) -> Result<(), CreateError> {
         let queue = self.cq(cq)?;
-        if queue.armed != Some(Notify::Next) {
+        let before = queue.armed;
+        if before != Some(Notify::Next) {
             queue.armed = Some(which);
         }
+        self.desk.armed += u32::from(before.is_none());
         Ok(())
+    }
+
+    /// Completion queues that are armed: their programs are, or will be, asleep.
+    #[inline]
+    pub fn armed(&self) -> u32 {
+        self.desk.armed
     }
 
     /// A completion queue that was armed and has a completion now.
@@ -399,6 +407,8 @@ impl Card {
             Err(error) => Err((error, cq)),
             Ok(queue) if queue.users == 0 => {
                 queue.destroyed = true;
+                let was_armed = queue.armed.take().is_some();
+                self.desk.armed -= u32::from(was_armed);
                 self.desk.notifications.retain(|&id| id != cq.id);
                 Ok(())
             }
@@ -492,6 +502,24 @@ impl Card {
         }
         self.after(index);
         Ok(())
+    }
+
+    /// The device is broken: every queue pair goes into error, and what is outstanding completes as flushed.
+    pub fn fail(&mut self, now: Time) {
+        self.desk.events.push_back(AsyncEvent::DeviceFatal);
+        for index in 0..self.qps.len() {
+            if let Some(qp) = self.qps[index].as_deref_mut()
+                && !matches!(qp.state, State::Reset | State::Error)
+            {
+                qp.put_into_error(now, &mut self.desk);
+                self.after(index);
+            }
+        }
+    }
+
+    /// The number that the first queue pair ever made has; later ones follow, [`MAX_QP`] at most.
+    pub fn first_qp(&self) -> QpNumber {
+        QpNumber::new(self.first_qp)
     }
 
     fn path(

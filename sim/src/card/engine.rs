@@ -71,6 +71,7 @@ impl Card {
                 srqs: Vec::new(),
                 addresses: Vec::new(),
                 notifications: VecDeque::new(),
+                armed: 0,
             },
             routes,
             qps: Vec::new(),

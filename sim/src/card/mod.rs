@@ -79,6 +79,8 @@ pub enum AsyncEvent {
     SqDrained(QpNumber),
     /// A queue pair with a shared receive queue is in error and takes nothing from it any more.
     LastWqeReached(QpNumber),
+    /// The device is broken; nothing goes in or out any more (`IBV_EVENT_DEVICE_FATAL`).
+    DeviceFatal,
     /// Fewer requests than its limit wait in a shared receive queue; the limit is zero from here on.
     SrqLimitReached(SrqId),
 }

@@ -269,6 +269,21 @@ impl<L: Link> Port<L> {
         }
     }
 
+    /// When the next [`Port::poll`] is due without anything having arrived: at once if the card has
+    /// something to send that the link takes.
+    #[cfg(target_os = "linux")]
+    pub(super) fn deadline(&self, card: &Card) -> Time {
+        if !card.pending().and(self.link.ready()).is_empty() && !self.link.keeps() {
+            return Time::ZERO;
+        }
+        card.next_timeout().min(self.link.next_timeout())
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
     fn receive(&mut self, card: &mut Card) -> Result<u32, PortError> {
         let mut received = 0;
         while received < self.config.receive_budget.max(1) {
@@ -295,7 +310,8 @@ impl<L: Link> Port<L> {
         Ok(received)
     }
 
-    fn send(&mut self, card: &mut Card) -> u32 {
+    /// Sends what the card has to send and the link takes, within the budget.
+    pub(super) fn send(&mut self, card: &mut Card) -> u32 {
         let mut sent = 0;
         // Like a packet that a real card has begun to put on the wire, what is kept is past changing.
         if self.link.keeps() && !self.link.flush(&mut self.monitor) {
@@ -334,7 +350,7 @@ impl<L: Link> Port<L> {
         }
     }
 
-    fn error(&self, what: &'static str, source: io::Error) -> PortError {
+    pub(super) fn error(&self, what: &'static str, source: io::Error) -> PortError {
         PortError {
             port: self.link.describe(),
             what,

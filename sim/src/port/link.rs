@@ -71,6 +71,20 @@ pub trait Link {
     ///
     /// If the link is broken.
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()>;
+
+    /// What becomes readable when there is something to receive, for who sleeps without the link.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no descriptor left.
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd>;
+
+    /// Before such a sleep: false if there is something to receive that the descriptor does not show.
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self) -> bool {
+        true
+    }
 }
 
 /// What came of a look at a link.

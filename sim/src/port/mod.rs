@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`driver`](Port) | the loop between a card and a link: pulling, receiving, timers, loss on purpose |
 //! | [`link`](Link) | what the loop asks of a link |
+//! | [`engine`](Engine) | a card on a port that runs by itself, for programs of any number of threads (Linux) |
 //! | [`udp`](UdpPort) | a card on a UDP socket: RoCEv2 as it is on the wire, the headers the kernel's (Linux) |
 //! | [`ethernet`](EthernetPort) | a card on Ethernet frames: RoCEv1 and v2, neighbours, VLANs, pauses |
 //! | `seed` | a card's seed out of the randomness of the operating system |
@@ -17,6 +18,8 @@
 //! just been asked for.
 
 mod driver;
+#[cfg(target_os = "linux")]
+mod engine;
 mod error;
 mod ethernet;
 mod link;
@@ -26,6 +29,8 @@ mod tap;
 mod udp;
 
 pub use driver::{Activity, Port, PortConfig, PortCounters};
+#[cfg(target_os = "linux")]
+pub use engine::{Engine, EngineError, EventChannel};
 pub use error::{PortError, SendError};
 pub use ethernet::{
     ChannelDevice, DeviceError, Ethernet, EthernetConfig, EthernetError, EthernetPort, FrameDevice,

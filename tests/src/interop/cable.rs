@@ -6,6 +6,7 @@ use softroce_sim::wire::Opcode;
 use softroce_sim::wire::frame::FrameView;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -160,5 +161,13 @@ impl<D: FrameDevice> FrameDevice for Cabled<D> {
             true => self.device.wait(to_send, timeout),
             false => Ok(()),
         }
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.device.descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.arrived.is_empty() && self.device.arm()
     }
 }

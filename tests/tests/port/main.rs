@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod ends;
+mod engine;
 mod ethernet;
 mod hostile;
 mod neighbours;

@@ -51,6 +51,7 @@ use responder::Responder;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use trouble::Trouble;
 
 /// READs and atomics a queue pair can have outstanding in either direction.
@@ -122,6 +123,8 @@ pub(crate) struct Desk {
     pub(crate) addresses: Vec<Option<(Pd, Path)>>,
     /// Completion queues that were armed and have a completion now.
     pub(crate) notifications: VecDeque<CqId>,
+    /// How many completion queues are armed.
+    pub(crate) armed: u32,
 }
 
 /// Where the packets of a connection go, worked out once.
@@ -236,6 +239,8 @@ impl Qp {
     /// decided on still go out. Gives what was flushed.
     pub(crate) fn enter_error(&mut self, now: Time, desk: &mut Desk) -> Flushed {
         self.set_state(now, State::Error);
+        // A receive request that this flush does not see was posted by a program that sees the state.
+        fence(Ordering::SeqCst);
         self.requester.stop();
         self.responder.stop();
         let flushed = self.flush(now, desk);
@@ -362,6 +367,7 @@ impl Qp {
         let queue = &mut desk.cqs[cq.0 as usize];
         if queue.push(c) {
             if queue.notifies(solicited || c.status != Status::Success) {
+                desk.armed -= 1;
                 desk.notifications.push_back(cq);
             }
             return;

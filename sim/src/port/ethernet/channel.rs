@@ -15,6 +15,9 @@ pub struct ChannelDevice {
     empty_from_peer: Receiver<Vec<u8>>,
     /// The other end is gone, and everything it sent is taken.
     gone: bool,
+    /// Who sleeps without this end, and without the other.
+    #[cfg(target_os = "linux")]
+    sleepers: [std::sync::Arc<super::sleeper::Sleeper>; 2],
 }
 
 impl ChannelDevice {
@@ -25,6 +28,8 @@ impl ChannelDevice {
         let (back, at_back) = bounded(depth);
         let (empty_there, empty_at_there) = bounded(depth);
         let (empty_back, empty_at_back) = bounded(depth);
+        #[cfg(target_os = "linux")]
+        let sleepers: [std::sync::Arc<super::sleeper::Sleeper>; 2] = Default::default();
         (
             ChannelDevice {
                 to_peer: there,
@@ -32,6 +37,8 @@ impl ChannelDevice {
                 empty_to_peer: empty_back,
                 empty_from_peer: empty_at_there,
                 gone: false,
+                #[cfg(target_os = "linux")]
+                sleepers: sleepers.clone(),
             },
             ChannelDevice {
                 to_peer: back,
@@ -39,6 +46,11 @@ impl ChannelDevice {
                 empty_to_peer: empty_there,
                 empty_from_peer: empty_at_back,
                 gone: false,
+                #[cfg(target_os = "linux")]
+                sleepers: {
+                    let [here, there] = sleepers;
+                    [there, here]
+                },
             },
         )
     }
@@ -58,6 +70,8 @@ impl FrameDevice for ChannelDevice {
         bytes.extend_from_slice(frame);
         // This end alone fills the channel, so there is room; to an end that is gone a frame is lost.
         let _ = self.to_peer.try_send(bytes);
+        #[cfg(target_os = "linux")]
+        self.sleepers[1].wake();
         Ok(())
     }
 
@@ -89,5 +103,15 @@ impl FrameDevice for ChannelDevice {
         }
         let _ = select.ready_timeout(timeout);
         Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
+        self.sleepers[0].descriptor()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self) -> bool {
+        self.sleepers[0].arm(|| self.from_peer.is_empty())
     }
 }

@@ -5,6 +5,7 @@ use super::{DeviceError, FrameDevice};
 use socket2::{Domain, Protocol, Type};
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A cable whose other end is a UDP socket: each datagram carries one frame.
@@ -94,5 +95,9 @@ impl FrameDevice for DatagramDevice {
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
         wait_for(&self.socket, to_send, timeout)
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.socket.try_clone()?.into())
     }
 }

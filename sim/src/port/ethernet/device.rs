@@ -30,6 +30,20 @@ pub trait FrameDevice {
     ///
     /// If the device is broken.
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()>;
+
+    /// What becomes readable when there is something to receive, for who sleeps without the device.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no descriptor left.
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd>;
+
+    /// Before such a sleep: false if there is something to receive that the descriptor does not show.
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self) -> bool {
+        true
+    }
 }
 
 impl<D: FrameDevice + ?Sized> FrameDevice for Box<D> {
@@ -47,6 +61,16 @@ impl<D: FrameDevice + ?Sized> FrameDevice for Box<D> {
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
         (**self).wait(to_send, timeout)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
+        (**self).descriptor()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self) -> bool {
+        (**self).arm()
     }
 }
 

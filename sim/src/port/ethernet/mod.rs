@@ -5,6 +5,7 @@
 //! * `discovery`: ARP and neighbour discovery.
 //! * `pauses`: priority-based flow control.
 //! * `device`: [`FrameDevice`], what carries frames; `channel`, `datagrams` and `raw` are such.
+//! * `sleeper`: a descriptor to sleep on for a channel, which has none.
 
 mod channel;
 #[cfg(target_os = "linux")]
@@ -15,6 +16,8 @@ mod neighbours;
 mod pauses;
 #[cfg(target_os = "linux")]
 mod raw;
+#[cfg(target_os = "linux")]
+mod sleeper;
 
 pub use channel::ChannelDevice;
 #[cfg(target_os = "linux")]
@@ -470,6 +473,16 @@ impl<D: FrameDevice> Link for Ethernet<D> {
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
         self.device.wait(to_send, timeout)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
+        self.device.descriptor()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self) -> bool {
+        self.device.arm()
     }
 }
 

@@ -6,7 +6,7 @@ use pnet::datalink::{self, Channel, DataLinkReceiver, DataLinkSender};
 use socket2::{Domain, Type};
 use std::fmt;
 use std::io;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 /// A network interface of this machine, a veth or a real one. The process needs `CAP_NET_RAW`.
@@ -122,6 +122,10 @@ impl FrameDevice for RawDevice {
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
         wait_for(&self.socket, to_send, timeout)
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.socket.try_clone()?.into())
     }
 }
 

@@ -21,6 +21,7 @@ use datagram::Headers;
 use socket::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Where a UDP port is to be, and how it behaves.
@@ -274,6 +275,10 @@ impl Link for Udp {
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
         self.socket.wait(to_send, timeout)
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.socket.descriptor()
     }
 }
 

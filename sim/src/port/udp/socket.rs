@@ -9,7 +9,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// A UDP socket that is bound and not connected, and does not block.
@@ -171,6 +171,11 @@ impl Socket {
             cut: message.flags.contains(MsgFlags::MSG_TRUNC),
             overflow,
         }))
+    }
+
+    /// Another name of the socket.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.socket.try_clone()?.into())
     }
 
     /// Sleeps until there is something to receive, or room to send if `to_send`; at most `timeout`.

@@ -116,6 +116,7 @@ fn translate(event: card::AsyncEvent) -> AsyncEvent {
         E::SqDrained(qp) => AsyncEvent::SqDrained(qp),
         E::LastWqeReached(qp) => AsyncEvent::LastWqeReached(qp),
         E::SrqLimitReached(srq) => AsyncEvent::SrqLimitReached(SrqId(srq.0 as Handle)),
+        E::DeviceFatal => AsyncEvent::DeviceFatal,
     }
 }
 
