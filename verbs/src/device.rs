@@ -15,6 +15,8 @@ pub struct Device {
 /// Where a device's card is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceKind {
+    /// A software card on a socket.
+    Software,
     /// Hardware, or the kernel's own Soft-RoCE, by libibverbs.
     Ibverbs,
 }
@@ -23,6 +25,7 @@ impl DeviceKind {
     /// In a few words.
     pub const fn name(self) -> &'static str {
         match self {
+            DeviceKind::Software => "software",
             DeviceKind::Ibverbs => "libibverbs",
         }
     }
@@ -51,22 +54,31 @@ impl Device {
     }
 }
 
-/// The devices that there are: what libibverbs lists, if there is a libibverbs.
+/// The software card that every machine has.
+const SOFTWARE: &str = "softroce0";
+
+/// The devices that there are: a software card, and what libibverbs lists, if there is a libibverbs.
 #[doc(alias = "ibv_get_device_list")]
 pub fn devices() -> Vec<Device> {
+    let device = |kind| move |name| Device { name, kind };
     #[cfg(target_os = "linux")]
-    let names = provider::ibverbs::device_names();
+    let names = [
+        (DeviceKind::Software, vec![SOFTWARE.to_string()]),
+        (DeviceKind::Ibverbs, provider::ibverbs::device_names()),
+    ];
     #[cfg(not(target_os = "linux"))]
-    let names = Vec::<String>::new();
-    let kind = DeviceKind::Ibverbs;
-    names
-        .into_iter()
-        .map(|name| Device { name, kind })
+    let names: [(DeviceKind, Vec<String>); 0] = [];
+    let each = names.into_iter();
+    each.flat_map(|(kind, names)| names.into_iter().map(device(kind)))
         .collect()
 }
 
-/// Opens a device by name. Behind the name of one of libibverbs', `@` and a number choose a place in its GID
-/// table: `mlx5_0@3`; without it, the first RoCEv2 address of IPv4 is taken.
+/// Opens a device by name.
+///
+/// * `softroce0`: a software card at the first free address from 127.0.0.2 on; `softroce0@127.0.0.7` is at
+///   that address of this machine.
+/// * One of libibverbs': `mlx5_0`; the first RoCEv2 address of IPv4 in its GID table is taken. `mlx5_0@3`
+///   takes the third place of the table.
 ///
 /// # Errors
 ///
@@ -74,8 +86,13 @@ pub fn devices() -> Vec<Device> {
 #[doc(alias = "ibv_open_device")]
 pub fn open(name: &str) -> Result<Context> {
     #[cfg(target_os = "linux")]
-    if let Some(device) = provider::ibverbs::open(name)? {
-        return Ok(Context::new(Arc::new(device)));
+    {
+        if let Some(card) = software(name)? {
+            return Ok(card.open()?.context());
+        }
+        if let Some(device) = provider::ibverbs::open(name)? {
+            return Ok(Context::new(Arc::new(device)));
+        }
     }
     let known: Vec<String> = devices().into_iter().map(|d| d.name).collect();
     Err(Error::NoDevice {
@@ -85,4 +102,30 @@ pub fn open(name: &str) -> Result<Context> {
             _ => known.join(", "),
         },
     })
+}
+
+/// The software card that `name` means, if it means one; whoever opens it may change it before.
+///
+/// # Errors
+///
+/// [`Error::Protocol`] if what is behind the `@` is no address.
+#[cfg(target_os = "linux")]
+pub fn software(name: &str) -> Result<Option<provider::port::SoftwareCard>> {
+    let (device, address) = match name.split_once('@') {
+        Some((device, address)) => (device, Some(address)),
+        None => (name, None),
+    };
+    if device != SOFTWARE {
+        return Ok(None);
+    }
+    let mut card = provider::port::SoftwareCard::new(SOFTWARE);
+    if let Some(address) = address {
+        let parsed = address.parse().map_err(|_| {
+            Error::Protocol(format!(
+                "device {name:?}: {address:?} is not an IP address, as in {SOFTWARE}@127.0.0.7"
+            ))
+        })?;
+        card.udp.address = Some(parsed);
+    }
+    Ok(Some(card))
 }

@@ -36,6 +36,8 @@ mod srq;
 
 pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::{Context, Spawned};
+#[cfg(target_os = "linux")]
+pub use device::software;
 pub use device::{Device, DeviceKind, devices, open};
 pub use domain::{AddressHandle, MemoryRegion, MemoryWindow, ProtectionDomain};
 pub use error::{Error, Result};

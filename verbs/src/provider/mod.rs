@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `card` | a software card, however one gets at it |
 //! | [`sim`] | programs on cards of a network in virtual time |
+//! | [`port`] | a card on a port, in real time (Linux) |
 //! | `ibverbs` | what libibverbs lists |
 //!
 //! The trait is flat, as libibverbs is: objects are named by handles, and the types of this crate that
@@ -13,6 +14,8 @@
 mod card;
 #[cfg(target_os = "linux")]
 pub(crate) mod ibverbs;
+#[cfg(target_os = "linux")]
+pub mod port;
 pub mod sim;
 
 use crate::attributes::{DeviceAttributes, GidEntry, PortAttributes};

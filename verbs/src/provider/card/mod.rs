@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::event::{AsyncEvent, CqId, SrqId};
 use crate::exchange::Role;
 use crate::{
-    Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, Mtu, QpAttributes, QpNumber,
-    RemoteKey, State, WindowType,
+    Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, Mtu, PostError, QpAttributes,
+    QpNumber, RecvRequest, RemoteKey, State, WindowType,
 };
 use softroce_sim::card::{self, Card};
 use softroce_sim::memory::{MemoryRegion, Pd};
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Encapsulation, MacAddr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -31,14 +31,26 @@ pub(super) trait Seat: Send + Sync + 'static {
     /// A program has found nothing to take: the card has a turn.
     fn turn(&self) -> Result<()>;
 
-    /// Waits until `ready`, which is asked now and whenever the card has
-    /// [news](Card::has_news); false if that was not so in time.
-    fn wait(
+    /// Queues a receive request; on a queue pair in error it is flushed without another call.
+    fn post_recv(
         &self,
-        what: &'static str,
+        qp: &mut card::QueuePair,
+        request: &RecvRequest<'_>,
+    ) -> std::result::Result<(), PostError>;
+
+    /// A channel for notifications of completion queues.
+    fn create_channel(&self) -> Result<Handle>;
+    fn destroy_channel(&self, channel: Handle);
+    /// Notifications of `cq` go there from here on; `None`: nowhere, also those that wait.
+    fn set_channel(&self, cq: card::CqId, channel: Option<Handle>);
+    /// The next notification in a channel; `None` if none came in time.
+    fn next_notification(
+        &self,
+        channel: Handle,
         timeout: Option<Duration>,
-        ready: &mut dyn FnMut(&mut Card) -> bool,
-    ) -> Result<bool>;
+    ) -> Result<Option<card::CqId>>;
+    /// The card's next asynchronous event; `None` if none came in time.
+    fn next_event(&self, timeout: Option<Duration>) -> Result<Option<card::AsyncEvent>>;
 
     /// Ethernet address of a peer, where it is the program's to know.
     fn resolve(&self, gid: Gid) -> Option<MacAddr>;
@@ -64,12 +76,6 @@ struct Common<S> {
 /// What is kept beside the card.
 #[derive(Default)]
 struct Desk {
-    channels: usize,
-    /// Completion queues with a channel.
-    told_in: BTreeMap<card::CqId, Handle>,
-    /// Notifications that nobody has taken, by channel.
-    told: BTreeMap<Handle, VecDeque<card::CqId>>,
-    events: VecDeque<AsyncEvent>,
     /// Readers of completion queues that queue pairs still use.
     readers: BTreeMap<card::CqId, card::CompletionQueue>,
     /// What queue pairs were set to.
@@ -88,20 +94,6 @@ impl<S: Seat> Common<S> {
         self.seat
             .with(&mut |card, now| outcome = Some(act(card, now)))?;
         outcome.ok_or_else(|| Error::Port("the card was not there".into()))
-    }
-
-    /// Takes the card's news to where they are asked for.
-    fn collect(&self, card: &mut Card) -> MutexGuard<'_, Desk> {
-        let mut desk = self.desk();
-        while let Some(cq) = card.next_notification() {
-            if let Some(&channel) = desk.told_in.get(&cq) {
-                desk.told.entry(channel).or_default().push_back(cq);
-            }
-        }
-        while let Some(event) = card.next_event() {
-            desk.events.push_back(translate(event));
-        }
-        desk
     }
 }
 
@@ -267,13 +259,11 @@ impl<S: Seat> Provider for CardProvider<S> {
     }
 
     fn create_comp_channel(&self) -> Result<Handle> {
-        let mut desk = self.common.desk();
-        desk.channels += 1;
-        Ok(desk.channels)
+        self.common.seat.create_channel()
     }
 
     fn destroy_comp_channel(&self, channel: Handle) {
-        self.common.desk().told.remove(&channel);
+        self.common.seat.destroy_channel(channel);
     }
 
     fn next_comp_event(
@@ -281,16 +271,8 @@ impl<S: Seat> Provider for CardProvider<S> {
         channel: Handle,
         timeout: Option<Duration>,
     ) -> Result<Option<Handle>> {
-        let mut event = None;
-        let common = &self.common;
-        common
-            .seat
-            .wait("a completion event", timeout, &mut |card| {
-                let mut desk = common.collect(card);
-                event = desk.told.get_mut(&channel).and_then(VecDeque::pop_front);
-                event.is_some()
-            })?;
-        Ok(event.map(|cq| cq.0 as Handle))
+        let cq = self.common.seat.next_notification(channel, timeout)?;
+        Ok(cq.map(|cq| cq.0 as Handle))
     }
 
     fn create_cq(
@@ -300,8 +282,8 @@ impl<S: Seat> Provider for CardProvider<S> {
     ) -> Result<(Handle, Box<dyn super::CompletionQueue>)> {
         let queue = self.common.with(|card, _| card.create_cq(cqe))??;
         let id = queue.id();
-        if let Some(channel) = channel {
-            self.common.desk().told_in.insert(id, channel);
+        if channel.is_some() {
+            self.common.seat.set_channel(id, channel);
         }
         let common = self.common.clone();
         Ok((
@@ -312,13 +294,8 @@ impl<S: Seat> Provider for CardProvider<S> {
 
     fn destroy_cq(&self, cq: Handle) {
         let id = card::CqId(number(cq));
-        let mut desk = self.common.desk();
-        desk.told_in.remove(&id);
-        for told in desk.told.values_mut() {
-            told.retain(|&c| c != id);
-        }
-        let mut reader = desk.readers.remove(&id);
-        drop(desk);
+        self.common.seat.set_channel(id, None);
+        let mut reader = self.common.desk().readers.remove(&id);
         let _ = self.common.with(|card, _| {
             if let Some(reader) = reader.take() {
                 // The owner sees to it that no queue pair uses it.
@@ -430,15 +407,7 @@ impl<S: Seat> Provider for CardProvider<S> {
     }
 
     fn next_async_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>> {
-        let mut event = None;
-        let common = &self.common;
-        common
-            .seat
-            .wait("an asynchronous event", timeout, &mut |card| {
-                event = common.collect(card).events.pop_front();
-                event.is_some()
-            })?;
-        Ok(event)
+        Ok(self.common.seat.next_event(timeout)?.map(translate))
     }
 
     fn now(&self) -> Duration {

@@ -3,7 +3,7 @@
 use super::{Common, Seat};
 use crate::error::Result;
 use crate::provider;
-use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest, State};
+use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest};
 use softroce_sim::card;
 use std::sync::Arc;
 
@@ -100,12 +100,7 @@ impl<S: Seat> provider::QueuePair for QueuePair<S> {
     }
 
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
-        self.queue.post_recv(request)?;
-        // The card looks for receive requests when it needs one, and flushes them when it is told.
-        if self.queue.state() == State::Error {
-            self.common.seat.doorbell(self.queue.number());
-        }
-        Ok(())
+        self.common.seat.post_recv(&mut self.queue, request)
     }
 }
 

@@ -1,26 +1,77 @@
 //! How a program gets at its card.
 
 use super::super::card::Seat;
-use super::super::{Exchange, Join};
+use super::super::{Exchange, Handle, Join};
 use super::turns::{Number, Shared, since_start};
 use crate::exchange::Role;
-use crate::{Error, Gid, QpNumber, Result};
-use softroce_sim::card::Card;
+use crate::{Error, Gid, PostError, QpNumber, RecvRequest, Result, State};
+use softroce_sim::card::{self, AsyncEvent, Card, CqId};
 use softroce_sim::fabric::HostId;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::MacAddr;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A host of a network in virtual time.
 pub(super) struct SimSeat {
     shared: Arc<Shared>,
     host: HostId,
+    desk: Mutex<Desk>,
+}
+
+/// News of the card that nobody has taken yet.
+#[derive(Default)]
+struct Desk {
+    channels: usize,
+    /// Completion queues with a channel.
+    told_in: BTreeMap<CqId, Handle>,
+    /// Notifications, by channel.
+    told: BTreeMap<Handle, VecDeque<CqId>>,
+    events: VecDeque<AsyncEvent>,
 }
 
 impl SimSeat {
     pub(super) fn new(shared: Arc<Shared>, host: HostId) -> SimSeat {
-        SimSeat { shared, host }
+        SimSeat {
+            shared,
+            host,
+            desk: Mutex::default(),
+        }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // Nothing in it can be half done.
+        self.desk.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes the card's news to where they are asked for.
+    fn collect(&self, card: &mut Card) -> MutexGuard<'_, Desk> {
+        let mut desk = self.desk();
+        while let Some(cq) = card.next_notification() {
+            if let Some(&channel) = desk.told_in.get(&cq) {
+                desk.told.entry(channel).or_default().push_back(cq);
+            }
+        }
+        while let Some(event) = card.next_event() {
+            desk.events.push_back(event);
+        }
+        desk
+    }
+
+    fn wait<T>(
+        &self,
+        what: &'static str,
+        timeout: Option<Duration>,
+        mut take: impl FnMut(&mut Desk) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut taken = None;
+        self.shared
+            .wait_for_news(self.host, what, timeout.map(span), &mut |card| {
+                taken = take(&mut self.collect(card));
+                taken.is_some()
+            })?;
+        Ok(taken)
     }
 }
 
@@ -45,14 +96,57 @@ impl Seat for SimSeat {
         self.shared.pass(self.shared.config.poll)
     }
 
-    fn wait(
+    fn post_recv(
         &self,
-        what: &'static str,
+        qp: &mut card::QueuePair,
+        request: &RecvRequest<'_>,
+    ) -> std::result::Result<(), PostError> {
+        qp.post_recv(request)?;
+        if qp.state() == State::Error {
+            self.doorbell(qp.number());
+        }
+        Ok(())
+    }
+
+    fn create_channel(&self) -> Result<Handle> {
+        let mut desk = self.desk();
+        desk.channels += 1;
+        Ok(desk.channels)
+    }
+
+    fn destroy_channel(&self, channel: Handle) {
+        self.desk().told.remove(&channel);
+    }
+
+    fn set_channel(&self, cq: CqId, channel: Option<Handle>) {
+        let mut desk = self.desk();
+        match channel {
+            Some(channel) => {
+                desk.told_in.insert(cq, channel);
+            }
+            None => {
+                desk.told_in.remove(&cq);
+                for told in desk.told.values_mut() {
+                    told.retain(|&c| c != cq);
+                }
+            }
+        }
+    }
+
+    fn next_notification(
+        &self,
+        channel: Handle,
         timeout: Option<Duration>,
-        ready: &mut dyn FnMut(&mut Card) -> bool,
-    ) -> Result<bool> {
-        let timeout = timeout.map(span);
-        self.shared.wait_for_news(self.host, what, timeout, ready)
+    ) -> Result<Option<CqId>> {
+        self.wait("a completion event", timeout, |desk| {
+            desk.told.get_mut(&channel)?.pop_front()
+        })
+    }
+
+    fn next_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>> {
+        self.wait("an asynchronous event", timeout, |desk| {
+            desk.events.pop_front()
+        })
     }
 
     fn resolve(&self, gid: Gid) -> Option<MacAddr> {
