@@ -10,12 +10,14 @@
 //! | [`metric`] | what a run measures, by name |
 //! | [`law`] | formulas to compare with |
 //! | `path` | ways between hosts, and how long an empty network takes |
+//! | [`device`] | where verbs programs run: a device, or a scenario's network |
 //! | [`inspect`] | captures from any card |
 //! | `pingpong` | a first conversation between two processes (Linux) |
 //! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
 
 pub mod cli;
+pub mod device;
 pub mod format;
 pub mod inspect;
 pub mod law;

@@ -7,6 +7,7 @@ mod conformance;
 mod output;
 mod scenarios;
 
+use crate::format::{Diagnostics, Plan};
 use crate::inspect;
 use crate::report::text::Detail;
 use crate::report::{self, Report, table, text};
@@ -45,6 +46,11 @@ enum Command {
     Conformance(conformance::ConformanceArgs),
     #[cfg(target_os = "linux")]
     Pingpong(crate::pingpong::Options),
+}
+
+/// Reads the scenario that `argument` names, a file or one of the library.
+pub(crate) fn read(argument: &Path, settings: &[String]) -> Result<Plan, Diagnostics> {
+    Ok(Loaded::read(argument, settings, false)?.plan)
 }
 
 const SCENARIO: &str = "A scenario file, or the name of a scenario from `softroce list`";

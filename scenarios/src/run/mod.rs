@@ -31,16 +31,19 @@ mod recordings;
 mod twins;
 mod watch;
 
+use crate::device::NetworkReport;
 use crate::format::period::Period;
+use crate::format::scenario::Payload;
 use crate::format::{Plan, Point, Scenario};
 use crate::report::{CaptureReport, Ended, Report, Run, verdict};
 use parts::Parts;
 use softroce_sim::card::CreateError;
-use softroce_sim::fabric::Network;
 use softroce_sim::fabric::TopologyError;
 use softroce_sim::fabric::faults::FaultError;
 use softroce_sim::fabric::machine::{FlowError, Machine};
+use softroce_sim::fabric::{ChannelId, Direction, Network};
 use softroce_sim::time::{Span, Time};
+use softroce_verbs::provider::sim::Fabric;
 use std::cmp::Reverse;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -89,6 +92,9 @@ pub enum RunError {
         /// Why.
         source: FaultError,
     },
+    /// A fault is for packets of a load, where no loads run.
+    #[error("fault \"{0}\" is for packets of one load, and no loads run here")]
+    FaultOfLoad(String),
     /// A link to record is not there.
     #[error("no link is called \"{0}\"")]
     UnknownLink(String),
@@ -108,6 +114,46 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// Builds a scenario's network for programs: its hosts, switches, links and faults, without its loads.
+/// Packets carry data, whatever the scenario says.
+///
+/// # Errors
+///
+/// As [`run`]; [`RunError::FaultOfLoad`] if a fault is for packets of a load, of which there are none.
+pub fn stage(scenario: &Scenario) -> Result<impl Fabric + use<>, RunError> {
+    if let Some(fault) = scenario
+        .faults
+        .iter()
+        .find(|f| f.filter.queue_pair.is_some())
+    {
+        return Err(RunError::FaultOfLoad(fault.name.clone()));
+    }
+    let mut bare = scenario.clone();
+    bare.traffic.clear();
+    bare.payload = Payload::Data;
+    Ok(build::build(&bare, &[])?.network)
+}
+
+/// What became of a network that [`stage`] has built.
+pub fn stage_report(fabric: &mut dyn Fabric) -> Option<NetworkReport> {
+    let network = fabric.as_any().downcast_ref::<Network<Machine, Watch>>()?;
+    let topology = network.topology();
+    let channels = (0..topology.links().len()).flat_map(|link| {
+        [Direction::Forward, Direction::Backward].map(|way| ChannelId::new(link, way))
+    });
+    let drops = channels.map(|c| network.counters(c).all_drops()).sum();
+    let names = topology.hosts().iter().map(|h| h.name.clone());
+    let cards = names.zip(network.hosts()).map(|(name, machine)| {
+        let counters = machine.card().counters();
+        (name, counters.sent_packets, counters.retransmitted_packets)
+    });
+    Some(NetworkReport {
+        time_ps: network.now().as_ps(),
+        cards: cards.filter(|(_, sent, _)| *sent > 0).collect(),
+        drops,
+    })
 }
 
 /// How far the runs of a plan are.

@@ -1,0 +1,322 @@
+//! Where verbs programs run: a device by name, or both roles of a program in a scenario's network.
+//!
+//! ```text
+//! softroce0, softroce0@127.0.0.7, mlx5_0, mlx5_0@3     one role, in real time (see `softroce_verbs::open`)
+//! sim:two-hosts, sim:FILE                              both roles, in virtual time
+//! sim:two-hosts@h1,h0                                  the client on h1, the server on h0
+//! ```
+//!
+//! In a scenario's network its switches, links, cards and faults are as the file says; its loads do not run:
+//! the programs are the load.
+
+use crate::format::{Diagnostics, Scenario};
+use crate::run::{self, RunError};
+use clap::Args;
+use softroce_verbs::provider::sim::World;
+use softroce_verbs::{Context, Error, Role};
+use std::fmt::Display;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What a device name begins with if it names a scenario.
+const SIM: &str = "sim:";
+
+/// Where a program runs, and in which role.
+#[derive(Args, Clone, Debug)]
+pub struct DeviceArgs {
+    /// Device: softroce0, softroce0@ADDRESS, one of libibverbs', or sim:SCENARIO for both roles in a
+    /// scenario's network (sim:SCENARIO@CLIENT,SERVER names the hosts).
+    #[arg(long, short = 'd', value_name = "NAME", default_value = "softroce0")]
+    pub device: String,
+    /// The server to go to; without it, this is the server. Not with sim:, where both run.
+    #[arg(value_name = "SERVER")]
+    pub server: Option<String>,
+    /// TCP port over which addresses are exchanged.
+    #[arg(long, short = 'p', value_name = "PORT", default_value_t = 18515)]
+    pub port: u16,
+    /// Seed of every random stream of a scenario's network, instead of the scenario's; of the card on
+    /// softroce0, instead of one from the operating system.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// Why no program ran.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The scenario cannot be read.
+    #[error("{0}")]
+    Scenario(Diagnostics),
+    /// Its network cannot be built.
+    #[error("{SIM}{name}: {source}")]
+    Build {
+        /// The scenario.
+        name: String,
+        /// Why.
+        source: RunError,
+    },
+    /// The device does not open, or has no such host.
+    #[error(transparent)]
+    Device(#[from] Error),
+    /// The arguments do not go together.
+    #[error("{0}")]
+    Arguments(String),
+}
+
+/// What one program came to.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// "client" or "server".
+    pub role: &'static str,
+    /// What it returned.
+    pub value: T,
+}
+
+/// What all programs came to, and what there is to tell of where they ran.
+#[derive(Debug)]
+pub struct Launched<T> {
+    /// Client first, where both ran.
+    pub outcomes: Vec<Outcome<T>>,
+    /// Of a scenario's network: the time that went by and what its cards counted.
+    pub network: Option<NetworkReport>,
+}
+
+/// What a scenario's network came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetworkReport {
+    /// Virtual time at the end, in picoseconds.
+    pub time_ps: u64,
+    /// Each card with traffic: host, packets sent, packets sent again.
+    pub cards: Vec<(String, u64, u64)>,
+    /// Packets that links and switches dropped.
+    pub drops: u64,
+}
+
+impl Display for NetworkReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "virtual time {:.3} us, {} dropped",
+            self.time_ps as f64 / 1e6,
+            self.drops
+        )?;
+        for (host, sent, again) in &self.cards {
+            write!(f, "; {host} sent {sent} packets, {again} of them again")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs `program` where `args` say: once with the device they name, or in both roles in a scenario's network.
+///
+/// # Errors
+///
+/// If there is no such device or scenario, or the arguments do not go together. What a program returns, its
+/// own errors above all, is an outcome.
+pub fn launch<T: Send + 'static>(
+    args: &DeviceArgs,
+    program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
+) -> Result<Launched<T>, LaunchError> {
+    match args.device.strip_prefix(SIM) {
+        Some(scenario) => in_scenario(scenario, args, program),
+        None => on_device(args, program),
+    }
+}
+
+fn on_device<T>(
+    args: &DeviceArgs,
+    program: impl Fn(Context, Role) -> T,
+) -> Result<Launched<T>, LaunchError> {
+    let (role, name) = match &args.server {
+        Some(server) => {
+            let resolved = (server.as_str(), args.port).to_socket_addrs();
+            let address = resolved.ok().and_then(|mut all| all.next());
+            let address = address.ok_or_else(|| {
+                LaunchError::Arguments(format!("server {server:?} is no address and no host"))
+            })?;
+            (Role::Client { server: address }, "client")
+        }
+        None => {
+            let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+            (Role::Server { listen }, "server")
+        }
+    };
+    let context = open(args)?;
+    Ok(Launched {
+        outcomes: vec![Outcome {
+            role: name,
+            value: program(context, role),
+        }],
+        network: None,
+    })
+}
+
+/// Opens the device, which is none of a scenario's.
+#[cfg(target_os = "linux")]
+fn open(args: &DeviceArgs) -> Result<Context, LaunchError> {
+    match softroce_verbs::software(&args.device)? {
+        Some(mut card) => {
+            card.seed = args.seed;
+            Ok(card.open()?.context())
+        }
+        None => Ok(softroce_verbs::open(&args.device)?),
+    }
+}
+
+/// Opens the device, which is none of a scenario's.
+#[cfg(not(target_os = "linux"))]
+fn open(args: &DeviceArgs) -> Result<Context, LaunchError> {
+    Ok(softroce_verbs::open(&args.device)?)
+}
+
+fn in_scenario<T: Send + 'static>(
+    name: &str,
+    args: &DeviceArgs,
+    program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
+) -> Result<Launched<T>, LaunchError> {
+    if let Some(server) = &args.server {
+        return Err(LaunchError::Arguments(format!(
+            "a server ({server}) does not go with {SIM}{name}: both roles run there"
+        )));
+    }
+    let (name, hosts) = match name.split_once('@') {
+        Some((name, hosts)) => (name, Some(hosts)),
+        None => (name, None),
+    };
+    let settings: Vec<String> = args.seed.map(|n| format!("seed={n}")).into_iter().collect();
+    let scenario = read(name, &settings)?;
+    let Some((client, server)) = places(&scenario, hosts) else {
+        return Err(LaunchError::Arguments(format!(
+            "{SIM}{name}@{}: two hosts with a comma between them are meant, as in {SIM}{name}@h0,h1",
+            hosts.unwrap_or_default()
+        )));
+    };
+    let build = |source| LaunchError::Build {
+        name: name.into(),
+        source,
+    };
+    let network = run::stage(&scenario).map_err(build)?;
+    // Addresses mean nothing there.
+    let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+    let roles = [
+        (client, Role::Client { server: nowhere }, "client"),
+        (server, Role::Server { listen: nowhere }, "server"),
+    ];
+    let mut world = World::new(network);
+    for (host, role, _) in &roles {
+        let (program, role) = (program.clone(), *role);
+        world.start(host, move |context| program(context, role))?;
+    }
+    let values = world.run();
+    let outcomes = values.into_iter().zip(&roles);
+    let outcomes = outcomes.map(|(value, &(_, _, role))| Outcome { role, value });
+    let outcomes = outcomes.collect();
+    let network = world.with_fabric(run::stage_report);
+    Ok(Launched { outcomes, network })
+}
+
+/// The scenario of the library or the file; the first of its points.
+fn read(name: &str, settings: &[String]) -> Result<Scenario, LaunchError> {
+    let loaded = crate::cli::read(Path::new(name), settings).map_err(LaunchError::Scenario)?;
+    let mut points = loaded.points.into_iter();
+    let point = points.next().expect("a plan has a point");
+    Ok(point.scenario)
+}
+
+/// The hosts of client and server: those that are named, or the first and the last.
+fn places(scenario: &Scenario, named: Option<&str>) -> Option<(String, String)> {
+    match named {
+        Some(named) => {
+            let (client, server) = named.split_once(',')?;
+            Some((client.into(), server.into()))
+        }
+        None => {
+            let hosts = &scenario.network.hosts;
+            Some((hosts.first()?.clone(), hosts.last()?.clone()))
+        }
+    }
+}
+
+/// The whole of a program that runs where its arguments say: reads them, runs it, tells what went wrong on
+/// standard error, and gives 0 if nothing did, 1 if the program failed, 2 if it could not run.
+pub fn main<E: Display + Send + 'static>(
+    program: impl Fn(Context, Role) -> Result<(), E> + Clone + Send + 'static,
+) -> ExitCode {
+    #[derive(clap::Parser)]
+    struct Whole {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+    let Whole { device } = clap::Parser::parse();
+    match launch(&device, program) {
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::from(2)
+        }
+        Ok(launched) => {
+            let mut code = ExitCode::SUCCESS;
+            for outcome in launched.outcomes {
+                if let Err(e) = outcome.value {
+                    eprintln!("error: {}: {e}", outcome.role);
+                    code = ExitCode::FAILURE;
+                }
+            }
+            if let Some(network) = launched.network {
+                eprintln!("{network}");
+            }
+            code
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(device: &str) -> DeviceArgs {
+        DeviceArgs {
+            device: device.into(),
+            server: None,
+            port: 18515,
+            seed: None,
+        }
+    }
+
+    fn failure(args: &DeviceArgs) -> String {
+        launch(args, |_, _| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn both_roles_run_where_they_are_asked_to() {
+        for (device, client, server) in [
+            ("sim:two-hosts", "h0", "h1"),
+            ("sim:two-hosts@h1,h0", "h1", "h0"),
+        ] {
+            let program = |context: Context, role: Role| {
+                (context.device_name().to_string(), role.is_server())
+            };
+            let launched = launch(&args(device), program).unwrap();
+            let values: Vec<_> = launched.outcomes.into_iter().map(|o| o.value).collect();
+            assert_eq!(values, [(client.into(), false), (server.into(), true)]);
+            assert_eq!(launched.network.unwrap().time_ps, 0);
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_is_named() {
+        for (device, named) in [
+            ("sim:no-such-scenario", "no-such-scenario"),
+            ("sim:two-hosts@h0", "h0"),
+            ("sim:two-hosts@h0,h9", "h9"),
+            ("no-such-device", "no-such-device"),
+        ] {
+            let message = failure(&args(device));
+            assert!(message.contains(named), "{device}: {message}");
+        }
+        let with_server = DeviceArgs {
+            server: Some("127.0.0.1".into()),
+            ..args("sim:two-hosts")
+        };
+        assert!(failure(&with_server).contains("both roles"));
+    }
+}
