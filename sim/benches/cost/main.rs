@@ -16,11 +16,12 @@
 #[allow(dead_code)] // it is shared, and not everyone uses all of it
 mod harness;
 
+mod counting;
 mod pair;
 
+use counting::{each, print};
 use harness::{Outcome, Setup};
 use pair::Pair;
-use std::process::Command;
 use std::time::Instant;
 
 const HOSTS: [&str; 4] = ["bare", "card", "pfc", "dcqcn"];
@@ -43,22 +44,6 @@ fn run(host: &str, setup: &Setup) -> Outcome {
 
 /// Messages of the second table: name, WRITE or SEND, bytes.
 const MESSAGES: [(&str, bool, u32); 2] = [("64 B SEND", false, 64), ("4 KiB WRITE", true, 4096)];
-
-/// Instructions of one run of this program with `arguments` under valgrind.
-fn instructions(arguments: &[&str]) -> Option<u64> {
-    let this = std::env::current_exe().ok()?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(this)
-        .arg("--once")
-        .args(arguments)
-        .output()
-        .ok()?;
-    // ==123== Collected : 86520391
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let line = text.lines().find(|l| l.contains("Collected"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
-}
 
 /// One run, for valgrind to count.
 fn once(what: &str, number: &str) {
@@ -88,17 +73,6 @@ fn main() {
     messages(short);
 }
 
-/// `count` of something, less what a run costs before the first of them.
-fn each(what: &str, count: u64, none: u64, number: u64) -> Option<f64> {
-    let some = instructions(&[what, &count.to_string()])?;
-    let start = instructions(&[what, &none.to_string()])?;
-    Some((some - start) as f64 / number as f64)
-}
-
-fn print(count: Option<f64>) -> String {
-    count.map_or("valgrind is missing".into(), |c| format!("{c:.0}"))
-}
-
 fn messages(short: bool) {
     println!();
     println!("two cards back to back, data copied, requests, ACKs, completions, both cards");
@@ -115,7 +89,7 @@ fn messages(short: bool) {
             pair.send(write, len, count);
             best = best.min(begin.elapsed().as_nanos() as f64 / f64::from(count));
         }
-        let counted = each(what, u64::from(count) + 16, 16, count.into());
+        let counted = each(&[what], u64::from(count) + 16, 16, count.into());
         println!("{what:12} {:>24} {best:>18.0}", print(counted));
     }
 }
@@ -148,7 +122,7 @@ fn fabric(short: bool) {
         }
     }
     let packets = harness::packets(&counted) - harness::packets(&empty);
-    let counts = HOSTS.map(|host| each(host, counted.bytes, empty.bytes, packets));
+    let counts = HOSTS.map(|host| each(&[host], counted.bytes, empty.bytes, packets));
     for ((host, count), best) in HOSTS.iter().zip(counts).zip(best) {
         println!("{host:6} {:>24} {best:>18.0}", print(count));
     }

@@ -56,6 +56,10 @@ pub(crate) struct Outcome {
     pub drops: u64,
     /// The fullest queue, in bytes.
     pub high_water: u64,
+    /// Packets that switches marked.
+    pub marks: u64,
+    /// Pauses asked for.
+    pub pauses: u64,
 }
 
 impl Default for Setup {
@@ -133,12 +137,19 @@ fn run<H: Host>(setup: &Setup, network: &mut Network<H>, load: &[Transfer]) -> O
         let direction = [Direction::Forward, Direction::Backward][i % 2];
         network.counters(ChannelId::new(i / 2, direction))
     });
+    let by_priority = || channels.clone().flat_map(|c| c.by_priority);
     Outcome {
         packets: load.len() as u64 * setup.bytes.div_ceil(u64::from(setup.payload)),
         end: network.now(),
         events: network.event_count(),
         drops: channels.clone().map(|c| c.all_drops()).sum(),
-        high_water: channels.map(|c| c.queue_high_water).max().unwrap_or(0),
+        high_water: channels
+            .clone()
+            .map(|c| c.queue_high_water)
+            .max()
+            .unwrap_or(0),
+        marks: by_priority().map(|p| p.marks).sum(),
+        pauses: by_priority().map(|p| p.pauses_sent).sum(),
     }
 }
 
