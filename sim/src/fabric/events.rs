@@ -1,7 +1,7 @@
 //! The event queue: a timing wheel with an overflow heap.
 //!
 //! Near events hang in slots of 2^`shift` picoseconds, each slot a circular list sorted by time, and a
-//! bitmap of two levels finds the first slot that holds one. Events beyond the wheel wait in a heap and
+//! bitmap of three levels finds the first slot that holds one. Events beyond the wheel wait in a heap and
 //! move in as the wheel turns. Because that happens before anything new can be put into the slots
 //! that came into reach, an event needs no sequence number in the wheel: it goes behind those of the
 //! same time, and the order is exactly that of (time, insertion).
@@ -13,8 +13,15 @@ use crate::time::Time;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-const SLOTS: usize = 4096;
+const SLOTS: usize = 32_768;
+/// Slots that lie within the reach, for each source and in all. With more, hardly two events of a large
+/// network meet in one; with fewer, the next event of a small one is not far.
+const PER_SOURCE: usize = 16;
+const FEWEST: usize = 3072;
+/// The horizon may have come nearer by a quarter of the wheel before it is moved.
+const MOST: usize = SLOTS - SLOTS / 4;
 const WORDS: usize = SLOTS / 64;
+const GROUPS: usize = WORDS / 64;
 const NONE: u32 = u32::MAX;
 
 /// Events in the order of (time, insertion).
@@ -25,12 +32,13 @@ pub struct EventQueue {
     /// The last event of each slot; its `next` is the first one.
     tails: Box<[u32; SLOTS]>,
     /// One bit per slot that holds an event.
-    words: [u64; WORDS],
-    /// One bit per word that is not zero.
-    summary: u64,
+    words: Box<[u64; WORDS]>,
+    /// One bit per word that is not zero, and one per word of these.
+    groups: [u64; GROUPS],
+    top: u64,
     /// The slot that the last event was taken from.
     cursor: usize,
-    /// Events from here on are far; at most [`SLOTS`] slots after the cursor's.
+    /// Events from here on are far; at most a whole wheel after the cursor's slot.
     horizon: Time,
     /// When an event from here on is taken, the horizon moves. It is not moved for every event.
     turn: Time,
@@ -67,13 +75,14 @@ impl EventQueue {
     /// Sources are numbered from 0 to `sources` - 1, and there may be more with
     /// [`EventQueue::add_source`].
     pub fn new(reach: u64, sources: usize) -> EventQueue {
-        // The horizon may have come nearer by a quarter of the wheel before it is moved.
-        let width = (reach / (SLOTS - SLOTS / 4) as u64 + 1).next_power_of_two();
+        let within = sources.saturating_mul(PER_SOURCE).clamp(FEWEST, MOST);
+        let width = (reach / within as u64 + 1).next_power_of_two();
         let mut queue = EventQueue {
             nodes: vec![Node::UNUSED; sources],
             tails: Box::new([NONE; SLOTS]),
-            words: [0; WORDS],
-            summary: 0,
+            words: Box::new([0; WORDS]),
+            groups: [0; GROUPS],
+            top: 0,
             cursor: 0,
             horizon: Time::ZERO,
             turn: Time::ZERO,
@@ -105,7 +114,7 @@ impl EventQueue {
     /// Takes the first event, unless it lies after `limit`, and gives its source.
     #[inline(always)]
     pub fn pop_until(&mut self, limit: Time) -> Option<(Time, u32)> {
-        if self.summary == 0 && !self.turn_to_far(limit) {
+        if self.top == 0 && !self.turn_to_far(limit) {
             return None;
         }
         let i = self.first_slot();
@@ -124,7 +133,7 @@ impl EventQueue {
             let word = &mut self.words[i / 64];
             *word &= !(1 << (i % 64));
             if *word == 0 {
-                self.summary &= !(1 << (i / 64));
+                self.emptied(i / 64);
             }
         } else {
             let first = nodes[head as usize];
@@ -143,7 +152,7 @@ impl EventQueue {
 
     /// When the first event is due.
     pub fn next_time(&self) -> Option<Time> {
-        if self.summary == 0 {
+        if self.top == 0 {
             return self.far.peek().map(|f| f.time);
         }
         let tail = self.tails[self.first_slot()];
@@ -153,14 +162,20 @@ impl EventQueue {
 
     /// True if there is no event.
     pub fn is_empty(&self) -> bool {
-        self.summary == 0 && self.far.is_empty()
+        self.top == 0 && self.far.is_empty()
     }
 
     /// Lets events begin at `now` again, which may be before the last one taken; there must be none.
     pub fn restart(&mut self, now: Time) {
         debug_assert!(self.is_empty());
-        self.cursor = (now.as_ps() >> self.shift) as usize % SLOTS;
+        self.cursor = self.slot(now);
         self.move_horizon(now);
+    }
+
+    /// The slot of a time.
+    #[inline(always)]
+    fn slot(&self, time: Time) -> usize {
+        (time.as_ps() >> self.shift) as usize % SLOTS
     }
 
     /// The first slot from the cursor on that holds an event; there must be one.
@@ -171,24 +186,52 @@ impl EventQueue {
         if word != 0 {
             return (from + word.trailing_zeros() as usize) % SLOTS;
         }
+        self.later_slot()
+    }
+
+    /// As [`EventQueue::first_slot`], when there is none from the cursor on in its word.
+    #[inline(never)]
+    fn later_slot(&self) -> usize {
+        let first = |bits: u64| bits.trailing_zeros() as usize;
+        let word = self.cursor / 64 % WORDS;
+        let group = word / 64;
         // Words after this one; if there are none, around to the front, this one's low bits last.
-        let later = self.summary & (!1 << (from / 64));
-        let summary = if later != 0 { later } else { self.summary };
-        let w = summary.trailing_zeros() as usize % WORDS;
-        w * 64 + self.words[w].trailing_zeros() as usize
+        let rest = self.groups[group] & (!1 << (word % 64));
+        let word = if rest != 0 {
+            group * 64 + first(rest)
+        } else {
+            let later = self.top & (!1 << group);
+            let group = first(if later != 0 { later } else { self.top }) % GROUPS;
+            group * 64 + first(self.groups[group])
+        } % WORDS;
+        (word * 64 + first(self.words[word])) % SLOTS
+    }
+
+    /// A word has no bit any more.
+    #[inline]
+    fn emptied(&mut self, word: usize) {
+        let group = &mut self.groups[word / 64 % GROUPS];
+        *group &= !(1 << (word % 64));
+        if *group == 0 {
+            self.top &= !(1 << (word / 64 % GROUPS));
+        }
     }
 
     // Where an event is pushed is where the time goes; a call would cost a quarter of it.
     #[inline(always)]
     fn hang(&mut self, time: Time, source: u32) {
-        let i = (time.as_ps() >> self.shift) as usize % SLOTS;
+        let i = self.slot(time);
         let nodes = self.nodes.as_mut_slice();
         let tail = self.tails[i];
         let mut next = source;
         if tail == NONE {
             self.tails[i] = source;
-            self.words[i / 64] |= 1 << (i % 64);
-            self.summary |= 1 << (i / 64);
+            let word = &mut self.words[i / 64];
+            if *word == 0 {
+                self.groups[i / 64 / 64] |= 1 << (i / 64 % 64);
+                self.top |= 1 << (i / 64 / 64);
+            }
+            *word |= 1 << (i % 64);
         } else {
             let last = &mut nodes[tail as usize];
             next = last.next;
@@ -227,7 +270,7 @@ impl EventQueue {
         match self.far.peek() {
             Some(first) if first.time <= limit => {
                 let time = first.time;
-                self.cursor = (time.as_ps() >> self.shift) as usize % SLOTS;
+                self.cursor = self.slot(time);
                 self.move_horizon(time);
                 true
             }
@@ -332,12 +375,13 @@ mod tests {
         #[test]
         fn the_order_is_that_of_a_sorted_list(
             reach in prop_oneof![Just(1u64), Just(1 << 20), Just(1 << 24)],
+            sources in prop_oneof![Just(0usize), Just(10_000)],
             script in prop::collection::vec(
                 prop_oneof![ahead().prop_map(Do::Push), ahead().prop_map(Do::PopWithin)],
                 1..400,
             ),
         ) {
-            let mut q = EventQueue::new(reach, 0);
+            let mut q = EventQueue::new(reach, sources);
             let mut model: Vec<(u64, u32)> = Vec::new();
             let mut now = 0;
             for step in script {
