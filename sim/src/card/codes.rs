@@ -28,7 +28,12 @@ pub fn ack_timeout(exponent: u8) -> Option<Span> {
 /// The largest code that stands for no more than `receives` receive requests.
 #[inline]
 pub fn encode_credits(receives: u32) -> u8 {
-    (CREDITS.partition_point(|&c| c <= receives) - 1) as u8
+    // Two codes for each power of two: it, and half as much again.
+    match receives.checked_ilog2() {
+        None => 0,
+        Some(0) => 1,
+        Some(log) => (2 * log + (receives >> (log - 1) & 1)).min(30) as u8,
+    }
 }
 
 /// Receive requests that `code` stands for; `None` if it says "not limited".

@@ -390,7 +390,7 @@ impl Card {
             } else {
                 qp.listed_response = false;
             }
-            self.arm(index as usize);
+            arm(&mut self.timers, index, qp);
             if let Some(packet) = packet {
                 self.lists[lists].data_went_last = !packet.payload.is_empty();
                 return Some(packet);
@@ -414,7 +414,7 @@ impl Card {
             if packet.is_some() || qp.next_path(&self.desk).is_some_and(elsewhere) {
                 self.after(index as usize);
             } else {
-                self.arm(index as usize);
+                arm(&mut self.timers, index, qp);
             }
             if packet.is_some() {
                 self.lists[lists].data_went_last = false;
@@ -479,7 +479,7 @@ impl Card {
             self.lists[usize::from(p)].requests.push_back(index as u32);
             self.pending = self.pending.with(p);
         }
-        self.arm(index);
+        arm(&mut self.timers, index as u32, qp);
     }
 
     /// Packets of `priority` may be waiting.
@@ -491,20 +491,22 @@ impl Card {
     pub(super) fn set_timer(&mut self, at: Time, index: u32) {
         self.timers.push(Reverse((at, index)));
     }
+}
 
-    /// Enters the queue pair's deadline if it is earlier than those entered. A later one is found out
-    /// when the earlier comes, so a queue pair never has more entries than it has kinds of deadlines.
-    #[inline]
-    fn arm(&mut self, index: usize) {
-        let Some(qp) = self.qps[index].as_deref_mut() else {
-            return;
-        };
-        let deadline = qp.deadline();
-        if deadline < qp.armed.last().copied().unwrap_or(Time::NEVER) {
-            qp.armed.push(deadline);
-            self.timers.push(Reverse((deadline, index as u32)));
-        }
+/// Enters the queue pair's deadline if it is earlier than those entered. A later one is found out when the
+/// earlier comes, so a queue pair never has more entries than it has kinds of deadlines.
+#[inline(always)]
+fn arm(timers: &mut BinaryHeap<Reverse<(Time, u32)>>, index: u32, qp: &mut Qp) {
+    let deadline = qp.deadline();
+    if deadline < qp.armed.last().copied().unwrap_or(Time::NEVER) {
+        enter(timers, index, qp, deadline);
     }
+}
+
+#[inline(never)]
+fn enter(timers: &mut BinaryHeap<Reverse<(Time, u32)>>, index: u32, qp: &mut Qp, at: Time) {
+    qp.armed.push(at);
+    timers.push(Reverse((at, index)));
 }
 
 /// Equal low 15 bits, and at least one of the two a full member (10.9.3).

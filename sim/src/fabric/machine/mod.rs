@@ -152,12 +152,18 @@ impl Machine {
     /// Takes all completions; false if there are none.
     #[inline]
     fn poll(&mut self, now: Time) -> bool {
-        let mut any = false;
-        while let Some(c) = self.cq.poll() {
-            self.handle(now, c);
-            any = true;
+        let any = !self.cq.is_empty();
+        if any {
+            self.take_completions(now);
         }
         any
+    }
+
+    #[inline(never)]
+    fn take_completions(&mut self, now: Time) {
+        while let Some(c) = self.cq.poll() {
+            self.handle(now, c);
+        }
     }
 
     /// Starts flows and receivers whose time has come; false if there are none.
