@@ -168,6 +168,15 @@ impl PriorityMask {
         PriorityMask(self.0 & other.0)
     }
 
+    /// The highest one.
+    #[inline]
+    pub const fn highest(self) -> Option<u8> {
+        match self.0.checked_ilog2() {
+            Some(priority) => Some(priority as u8),
+            None => None,
+        }
+    }
+
     /// True if there is none.
     #[inline]
     pub const fn is_empty(self) -> bool {
@@ -195,6 +204,8 @@ mod tests {
         for set in 0..=u8::MAX {
             let mask = PriorityMask(set);
             assert_eq!(mask.is_empty(), set == 0);
+            let all = (0..8).filter(|&p| mask.contains(p));
+            assert_eq!(mask.highest(), all.max());
             for p in 0..8 {
                 let bit = 1 << p;
                 assert_eq!(mask.contains(p), set / bit % 2 == 1, "{p} in {set:#b}");

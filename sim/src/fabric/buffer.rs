@@ -17,13 +17,17 @@ pub(super) struct Buffer {
     pool: u64,
     used: u64,
     reserved: u64,
-    threshold: Threshold,
+    /// The threshold, beyond the reserve: so many times what is free in the pool, over `divisor`, ...
+    times: u64,
+    divisor: u64,
+    /// ... and so many bytes.
+    fixed: u64,
     resume: u64,
     lossy_share: Option<Ratio>,
     lossless: PriorityMask,
 }
 
-/// What came in by one channel and waits.
+/// What came in by one channel and waits, and whom its end has paused for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ingress {
     /// By priority: bytes in reserve and pool.
@@ -32,6 +36,8 @@ pub(super) struct Ingress {
     headroom: [u64; 8],
     /// What each lossless priority may have in headroom.
     limit: u64,
+    /// Priorities that are paused.
+    pub(super) off: PriorityMask,
 }
 
 impl Ingress {
@@ -65,11 +71,18 @@ impl Buffer {
         let pool = buffer
             .checked_sub(needed)
             .ok_or(SwitchError::Buffer { needed, buffer })?;
+        let threshold = spec.pfc.map_or(Threshold::Static(0), |pfc| pfc.threshold);
+        let (times, divisor, fixed) = match threshold {
+            Threshold::Static(bytes) => (0, 1, bytes),
+            Threshold::Dynamic(alpha) => (alpha.numerator(), alpha.denominator(), 0),
+        };
         Ok(Buffer {
             pool: pool.min(Ratio::MOST),
             used: 0,
             reserved: spec.reserved,
-            threshold: spec.pfc.map_or(Threshold::Static(0), |pfc| pfc.threshold),
+            times,
+            divisor,
+            fixed,
             resume: spec.pfc.map_or(0, |pfc| pfc.resume),
             lossy_share: spec.lossy_share,
             lossless,
@@ -85,7 +98,7 @@ impl Buffer {
     /// True if a threshold rises when others leave the pool.
     #[inline]
     pub(super) fn is_dynamic(&self) -> bool {
-        matches!(self.threshold, Threshold::Dynamic(_))
+        self.times != 0
     }
 
     /// Bytes of the pool in use.
@@ -93,14 +106,13 @@ impl Buffer {
         self.used
     }
 
-    /// What a count may be before its sender is paused, beyond its reserve, with so much of the pool in
-    /// use.
+    /// True if a count, beyond its reserve, is not above what it may be before its sender is paused, with so
+    /// much of the pool in use.
     #[inline]
-    fn threshold(&self, used: u64) -> u64 {
-        match self.threshold {
-            Threshold::Static(bytes) => bytes,
-            Threshold::Dynamic(alpha) => alpha.of(self.pool - used),
-        }
+    fn is_below(&self, count: u64, used: u64) -> bool {
+        // No division: count <= floor(free * times / divisor).
+        let threshold = (self.pool - used) * self.times + self.fixed;
+        count.saturating_mul(self.divisor) <= threshold
     }
 
     /// What of a count is in the pool.
@@ -133,7 +145,7 @@ impl Buffer {
         let pooled = self.pooled(count);
         let more = self.pooled(count + len) - pooled;
         let fits = more <= self.pool - self.used;
-        if fits && (!lossless || pooled <= self.threshold(self.used)) {
+        if fits && (!lossless || self.is_below(pooled, self.used)) {
             from.bytes[p] = count + len;
             self.used += more;
             return Ok(());
@@ -165,7 +177,7 @@ impl Buffer {
     #[inline]
     pub(super) fn is_over(&self, from: &Ingress, priority: u8) -> bool {
         let p = usize::from(priority & 7);
-        from.headroom[p] > 0 || self.pooled(from.bytes[p]) > self.threshold(self.used)
+        from.headroom[p] > 0 || !self.is_below(self.pooled(from.bytes[p]), self.used)
     }
 
     /// True if the sender of what came in may be let go. Then what is in headroom moves into the pool.
@@ -196,7 +208,7 @@ impl Buffer {
         let left = self.pooled(from.waiting(priority).saturating_sub(gone));
         // What moves out of headroom takes room in the pool.
         let used = self.used.saturating_sub(freed) + left.saturating_sub(now);
-        used <= self.pool && (left == 0 || left + self.resume <= self.threshold(used))
+        used <= self.pool && (left == 0 || self.is_below(left.saturating_add(self.resume), used))
     }
 }
 

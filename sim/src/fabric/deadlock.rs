@@ -155,7 +155,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         priority: u8,
     ) -> bool {
         // That nobody asks for it any more is on its way.
-        if !self.managed.pausers[id as usize].off.contains(priority) {
+        if !self.managed.ingresses[id as usize].off.contains(priority) {
             return true;
         }
         let switch = match self.channels[id as usize].to {

@@ -153,6 +153,8 @@ pub(super) struct Channel {
     pub(super) managed: bool,
     /// A PFC frame waits for it, and goes first; then it is awaited.
     pub(super) urgent: bool,
+    /// It leaves a switch with classes of its own, or whose ports are shared by weights.
+    pub(super) sorted: bool,
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
@@ -183,6 +185,7 @@ impl Channel {
             unpaused: PriorityMask::ALL,
             managed: false,
             urgent: false,
+            sorted: false,
             from,
             to,
             queue,
@@ -198,10 +201,19 @@ impl Channel {
         self.free_at <= now
     }
 
-    /// True if nothing waits for it that it may send.
+    /// What waits for it and may be sent.
     #[inline]
-    pub(super) fn is_idle(&self) -> bool {
-        self.queue.waiting().and(self.ready()).is_empty()
+    pub(super) fn sendable(&self) -> PriorityMask {
+        self.queue.waiting().and(self.ready())
+    }
+
+    /// True if a packet of a priority need not wait.
+    #[inline(always)]
+    pub(super) fn takes(&self, now: Time, priority: u8) -> bool {
+        self.is_free(now)
+            && self.sendable().is_empty()
+            && self.ready().contains(priority)
+            && !self.urgent
     }
 
     /// When the next frame may start.

@@ -26,11 +26,11 @@ use crate::wire::Ecn;
 pub(super) struct Managed {
     /// By switch.
     pub(super) switches: Vec<Switch>,
-    /// By channel: what came in by it and waits at its end.
+    /// By channel: what came in by it and waits at its end, and whom that has paused.
     pub(super) ingresses: Vec<Ingress>,
-    /// By channel: what waits at the switch it leaves.
-    pub(super) egresses: Vec<Egress>,
-    /// By channel: whom its end has paused.
+    /// By channel: what few ports or packets of the switch it leaves need.
+    egresses: Vec<Egress>,
+    /// By channel: how its end pauses.
     pub(super) pausers: Vec<Pauser>,
     /// By channel: how it is paused.
     pub(super) gates: Vec<Gate>,
@@ -49,12 +49,10 @@ pub(super) struct Switch {
     classes: Option<Box<[u8; 64]>>,
 }
 
-/// The queues of a port of a switch.
+/// Beside its queue, what a port of a switch has.
 #[derive(Clone, Debug)]
-pub(super) struct Egress {
-    /// By priority.
-    pub(super) bytes: [u64; 8],
-    /// Those of the lossy priorities.
+struct Egress {
+    /// Bytes that wait in the lossy priorities.
     lossy: u64,
     ecn: [Option<EcnSpec>; 8],
     random: Stream,
@@ -113,7 +111,6 @@ impl Managed {
                     .gates
                     .push(Gate::new(&link.spec, obeys, watchdog, address));
                 managed.egresses.push(Egress {
-                    bytes: [0; 8],
                     lossy: 0,
                     ecn: spec.ecn,
                     random: Stream::new(seed, &format!("ecn {} {direction}", link.name)),
@@ -163,64 +160,57 @@ impl Switch {
 }
 
 impl Egress {
-    /// Takes the packet to be sent next.
-    #[inline]
-    fn take<O>(&mut self, channel: &mut Channel, medium: &Medium<O>) -> Option<(u8, u32, u16)> {
-        let ready = channel.queue.waiting().and(channel.ready());
-        let priority = match &mut self.scheduler {
-            None => ready.0.checked_ilog2()? as u8,
-            Some(scheduler) => {
-                let queue = &channel.queue;
-                let packets = &medium.packets;
-                scheduler.pick(ready, |p| packets.get(queue.first(p)).frame_len.into())?
-            }
+    /// The priority of the packet to be sent next from a port that is shared by weights, or not.
+    fn pick<O>(&mut self, channel: &Channel, medium: &Medium<O>) -> Option<u8> {
+        let sendable = channel.sendable();
+        let Some(scheduler) = &mut self.scheduler else {
+            return sendable.highest();
         };
-        let (slot, frame_len) = channel.queue.take_from(&medium.packets, priority);
+        let packets = &medium.packets;
+        let queue = &channel.queue;
+        scheduler.pick(sendable, |p| packets.get(queue.first(p)).frame_len.into())
+    }
+
+    /// A packet of a priority was taken out of the queue.
+    fn taken(&mut self, channel: &Channel, priority: u8) {
         if let Some(scheduler) = &mut self.scheduler
             && !channel.queue.waiting().contains(priority)
         {
             scheduler.emptied(priority);
         }
-        self.bytes[usize::from(priority & 7)] -= u64::from(frame_len);
-        Some((priority, slot, frame_len))
     }
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
-    /// Sends a packet out of a switch on channel `out`, or has it wait for that.
+    /// Has a packet wait for channel `out` of a switch, which cannot take it now, unless it is of another
+    /// class there and can go.
     #[inline(never)]
     pub(super) fn enqueue(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
         let managed = &mut self.managed;
         let node = &mut managed.switches[switch as usize];
+        let channel = &mut self.channels[out as usize];
         let packet = self.medium.packets.get(slot);
         let frame_len = packet.frame_len;
-        let priority = match &node.classes {
-            None => packet.priority & 7,
-            Some(classes) => {
+        let mut priority = packet.priority & 7;
+        if channel.sorted {
+            if let Some(classes) = &node.classes {
                 let route = &self.medium.flows.routes()[packet.route.index()];
-                classes[usize::from(route.dscp & 63)]
+                priority = classes[usize::from(route.dscp & 63)];
             }
-        };
-        let channel = &mut self.channels[out as usize];
-        let ready = channel.ready();
-        let may_go = ready.contains(priority);
-        if may_go
-            && channel.queue.waiting().and(ready).is_empty()
-            && channel.is_free(self.medium.clock)
-            && !channel.urgent
-        {
-            return self.medium.transmit(channel, out, slot, frame_len);
+            if channel.takes(self.medium.clock, priority) {
+                return self.medium.transmit(channel, out, slot, frame_len);
+            }
         }
+        let may_go = channel.ready().contains(priority);
         if !may_go && managed.gates[out as usize].stormed.contains(priority) {
             return self.medium.discard(channel, out, slot, DropCause::Watchdog);
         }
-        let egress = &mut managed.egresses[out as usize];
-        let p = usize::from(priority & 7);
-        let len = u64::from(frame_len);
         let lossless = node.buffer.lossless().contains(priority);
-        let fits = lossless
-            || egress.lossy + len <= channel.queue.limit()
-                && node.buffer.shares(egress.bytes[p], frame_len);
+        let fits = lossless || {
+            let lossy = managed.egresses[out as usize].lossy + u64::from(frame_len);
+            let waiting = channel.queue.bytes_in(priority);
+            lossy <= channel.queue.limit() && node.buffer.shares(waiting, frame_len)
+        };
         if !fits {
             return self
                 .medium
@@ -230,27 +220,24 @@ impl<H: Host, O: Observer> Network<H, O> {
         if let Err(cause) = node.buffer.admit(from, priority, frame_len, lossless) {
             return self.discard(ingress, slot, cause);
         }
+        if !lossless {
+            managed.egresses[out as usize].lossy += u64::from(frame_len);
+        }
         let packets = &mut self.medium.packets;
         packets.set_ingress(slot, ingress);
         channel.queue.add(packets, slot, frame_len, priority);
-        egress.bytes[p] += len;
-        if !lossless {
-            egress.lossy += len;
-        }
+        let waiting = channel.queue.bytes_in(priority);
         let counters = &mut channel.counters;
         counters.queue_high_water = counters.queue_high_water.max(channel.queue.bytes());
-        let high_water = &mut counters.by_priority[p].queue_high_water;
-        *high_water = egress.bytes[p].max(*high_water);
+        let high_water = &mut counters.by_priority[usize::from(priority & 7)].queue_high_water;
+        *high_water = waiting.max(*high_water);
         self.medium
             .observer
-            .on_queue(self.medium.clock, ChannelId(out), priority, egress.bytes[p]);
+            .on_queue(self.medium.clock, ChannelId(out), priority, waiting);
         if may_go && !channel.awaited {
             self.medium.wake(channel, out);
         }
-        if lossless
-            && !managed.pausers[ingress as usize].off.contains(priority)
-            && node.buffer.is_over(from, priority)
-        {
+        if lossless && !from.off.contains(priority) && node.buffer.is_over(from, priority) {
             self.stop(ingress, priority, Some(out));
         }
     }
@@ -265,40 +252,51 @@ impl<H: Host, O: Observer> Network<H, O> {
             return self.send_pfc(out);
         }
         let managed = &mut self.managed;
-        let egress = &mut managed.egresses[out as usize];
-        let Some((priority, slot, frame_len)) = egress.take(channel, &self.medium) else {
+        let next = if channel.sorted {
+            managed.egresses[out as usize].pick(channel, &self.medium)
+        } else {
+            channel.sendable().highest()
+        };
+        let Some(priority) = next else {
             return;
         };
-        let p = usize::from(priority & 7);
+        let (slot, frame_len) = channel.queue.take_from(&self.medium.packets, priority);
+        if channel.sorted {
+            managed.egresses[out as usize].taken(channel, priority);
+        }
         let node = &mut managed.switches[switch as usize];
         let ingress = self.medium.packets.ingress(slot);
         let from = &mut managed.ingresses[ingress as usize];
         node.buffer.release(from, priority, frame_len);
         let lossless = node.buffer.lossless().contains(priority);
         if !lossless {
-            egress.lossy -= u64::from(frame_len);
+            managed.egresses[out as usize].lossy -= u64::from(frame_len);
         }
-        let left = egress.bytes[p];
+        let left = channel.queue.bytes_in(priority);
         self.medium
             .observer
             .on_queue(self.medium.clock, ChannelId(out), priority, left);
-        if let Some(ecn) = egress.ecn[p]
-            && ecn.marks(left, &mut egress.random)
-        {
-            mark(&mut self.medium, channel, out, slot, priority);
+        if channel.queue.may_mark(priority) {
+            let egress = &mut managed.egresses[out as usize];
+            if let Some(ecn) = egress.ecn[usize::from(priority & 7)]
+                && ecn.marks(left, &mut egress.random)
+            {
+                mark(&mut self.medium, channel, out, slot, priority);
+            }
         }
         self.medium.transmit(channel, out, slot, frame_len);
-        if !channel.queue.waiting().and(channel.ready()).is_empty() {
+        let idle = channel.sendable().is_empty();
+        if !idle {
             self.medium.wake(channel, out);
         }
-        if lossless
-            && managed.pausers[ingress as usize].off.contains(priority)
-            && node.buffer.relieves(from, priority)
-        {
+        let relieved =
+            lossless && from.off.contains(priority) && node.buffer.relieves(from, priority);
+        // None is held by a threshold that stays where it is.
+        let due = !node.held.is_empty();
+        if relieved {
             self.release(ingress, priority);
         }
-        let node = &mut self.managed.switches[switch as usize];
-        if !node.held.is_empty() && node.is_due(self.channels[out as usize].is_idle()) {
+        if due && self.managed.switches[switch as usize].is_due(idle) {
             self.review(switch);
         }
     }
@@ -310,7 +308,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         while let Some(&(channel, priority)) = self.managed.switches[switch as usize].held.get(n) {
             let managed = &mut self.managed;
             let node = &mut managed.switches[switch as usize];
-            if !managed.pausers[channel as usize].off.contains(priority) {
+            if !managed.ingresses[channel as usize].off.contains(priority) {
                 node.held.remove(n);
                 continue;
             }
@@ -337,13 +335,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         };
         let managed = &mut self.managed;
         let egress = &mut managed.egresses[out as usize];
-        if let Some(scheduler) = &mut egress.scheduler
-            && !channel.queue.waiting().contains(priority)
-        {
-            scheduler.emptied(priority);
-        }
-        let p = usize::from(priority & 7);
-        egress.bytes[p] -= u64::from(frame_len);
+        egress.taken(channel, priority);
         let buffer = &mut managed.switches[switch as usize].buffer;
         let lossless = buffer.lossless().contains(priority);
         if !lossless {
@@ -351,13 +343,11 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         let from = &mut managed.ingresses[ingress as usize];
         buffer.release(from, priority, frame_len);
+        let left = channel.queue.bytes_in(priority);
         self.medium
             .observer
-            .on_queue(self.medium.clock, ChannelId(out), priority, egress.bytes[p]);
-        if lossless
-            && managed.pausers[ingress as usize].off.contains(priority)
-            && buffer.relieves(from, priority)
-        {
+            .on_queue(self.medium.clock, ChannelId(out), priority, left);
+        if lossless && from.off.contains(priority) && buffer.relieves(from, priority) {
             self.release(ingress, priority);
         }
         if !self.managed.switches[switch as usize].held.is_empty() {

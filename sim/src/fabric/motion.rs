@@ -187,6 +187,9 @@ impl<H: Host, O: Observer> Network<H, O> {
             return self.medium.discard(channel, out, slot, DropCause::TooLong);
         }
         if channel.managed {
+            if channel.takes(self.medium.clock, priority) && !channel.sorted {
+                return self.medium.transmit(channel, out, slot, frame_len);
+            }
             return self.enqueue(ingress, switch, out, slot);
         }
         // A switch with nothing but tail drop is never paused.
@@ -273,11 +276,11 @@ impl<H: Host, O: Observer> Network<H, O> {
         if medium.is_too_long(channel, slot, frame_len) {
             return medium.discard(channel, out, slot, DropCause::TooLong);
         }
+        if channel.takes(now, priority) && !channel.sorted {
+            return medium.transmit(channel, out, slot, frame_len);
+        }
         if channel.managed {
             return self.enqueue(ingress, switch, out, slot);
-        }
-        if channel.queue.waiting().is_empty() && channel.is_free(now) {
-            return medium.transmit(channel, out, slot, frame_len);
         }
         wait(medium, channel, out, slot, frame_len, priority);
     }

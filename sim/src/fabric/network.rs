@@ -87,7 +87,14 @@ impl<H: Host, O: Observer> Network<H, O> {
                 });
                 let mut channel = Channel::new(&link.spec, queue, from, to);
                 if let End::Switch(s) = from {
-                    channel.managed = !topology.switches()[s as usize].spec.is_plain();
+                    let spec = &topology.switches()[s as usize].spec;
+                    channel.managed = !spec.is_plain();
+                    channel.sorted = spec.classes.is_some() || spec.weights != [0; 8];
+                    for (ecn, priority) in spec.ecn.iter().zip(0..) {
+                        if let Some(ecn) = ecn {
+                            channel.queue.set_unmarked(priority, ecn.kmin);
+                        }
+                    }
                 }
                 channels.push(channel);
             }

@@ -111,7 +111,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
             self.flush(id, PriorityMask::ALL, DropCause::LinkDown);
             if !self.managed.gates.is_empty() {
-                self.managed.pausers[id as usize].off = PriorityMask::NONE;
+                self.managed.ingresses[id as usize].off = PriorityMask::NONE;
                 self.resume(id, PriorityMask::ALL);
             }
         }
@@ -123,7 +123,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let managed = self.channels[id as usize].managed;
         while let Some(priority) = {
             let waiting = self.channels[id as usize].queue.waiting().and(mask);
-            waiting.0.checked_ilog2().map(|p| p as u8)
+            waiting.highest()
         } {
             let channel = &mut self.channels[id as usize];
             let (slot, frame_len) = channel.queue.take_from(&self.medium.packets, priority);

@@ -18,11 +18,9 @@ use crate::time::{Span, Time};
 use crate::wire::MacAddr;
 use crate::wire::pfc::Pfc;
 
-/// Whom the end of a channel has paused.
+/// How the end of a channel pauses; whom it has paused is in [`Ingress`](super::buffer::Ingress).
 #[derive(Clone, Debug)]
 pub(super) struct Pauser {
-    /// Priorities that it has paused.
-    pub(super) off: PriorityMask,
     /// By priority: when the pause must be asked for again.
     due: [Time; 8],
     /// An event for that is planned.
@@ -37,7 +35,6 @@ impl Pauser {
         let half = link.rate.span(u64::from(quanta) * QUANTUM / 2);
         let refresh = pfc.and_then(|pfc| pfc.refresh).unwrap_or(half);
         Pauser {
-            off: PriorityMask::NONE,
             due: [Time::NEVER; 8],
             timer: false,
             quanta,
@@ -46,9 +43,9 @@ impl Pauser {
         }
     }
 
-    /// When the first pause must be asked for again.
-    fn next(&self) -> Option<Time> {
-        priorities(self.off).map(|p| self.due[usize::from(p)]).min()
+    /// When the first of the pauses `off` must be asked for again.
+    fn next(&self, off: PriorityMask) -> Option<Time> {
+        priorities(off).map(|p| self.due[usize::from(p)]).min()
     }
 }
 
@@ -136,8 +133,9 @@ impl<H: Host, O: Observer> Network<H, O> {
             paused: behind
                 .is_some_and(|out| !self.channels[out as usize].ready().contains(priority)),
         });
+        let off = &mut self.managed.ingresses[channel as usize].off;
+        *off = off.with(priority);
         let pauser = &mut self.managed.pausers[channel as usize];
-        pauser.off = pauser.off.with(priority);
         let due = now + pauser.refresh;
         pauser.due[usize::from(priority & 7)] = due;
         if !pauser.timer {
@@ -156,23 +154,24 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Lets the sender on a channel go.
     #[cold]
     pub(super) fn release(&mut self, channel: u32, priority: u8) {
-        let pauser = &mut self.managed.pausers[channel as usize];
-        pauser.off = pauser.off.without(priority);
+        let off = &mut self.managed.ingresses[channel as usize].off;
+        *off = off.without(priority);
         self.ask(channel, PriorityMask::NONE.with(priority), false);
     }
 
     /// Asks again for the pauses that must be; false if there are none.
     pub(super) fn refresh(&mut self, channel: u32) -> bool {
         let now = self.medium.clock;
+        let off = self.managed.ingresses[channel as usize].off;
         let pauser = &mut self.managed.pausers[channel as usize];
         pauser.timer = false;
-        let again = priorities(pauser.off)
+        let again = priorities(off)
             .filter(|&p| pauser.due[usize::from(p)] <= now)
             .fold(PriorityMask::NONE, PriorityMask::with);
         for p in priorities(again) {
             pauser.due[usize::from(p)] = now + pauser.refresh;
         }
-        if let Some(next) = pauser.next() {
+        if let Some(next) = pauser.next(off) {
             pauser.timer = true;
             self.medium.plan(next, Other::Refresh(channel));
         }

@@ -218,7 +218,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let (slot, _) = p.row.pop(&self.medium.packets);
         p.bytes -= u64::from(self.medium.packets.get(slot).frame_len);
         if p.bytes <= p.spec.xon {
-            let off = self.managed.pausers[downlink as usize].off;
+            let off = self.managed.ingresses[downlink as usize].off;
             for priority in priorities(off) {
                 self.release(downlink, priority);
             }
@@ -238,7 +238,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             return;
         };
         let downlink = station.uplink ^ 1;
-        let off = self.managed.pausers[downlink as usize].off;
+        let off = self.managed.ingresses[downlink as usize].off;
         for priority in priorities(p.spec.priorities) {
             if !off.contains(priority) {
                 self.stop(downlink, priority, None);
@@ -256,7 +256,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             // The card notices.
             p.silent = true;
             let downlink = self.hosts[host as usize].uplink ^ 1;
-            for priority in priorities(self.managed.pausers[downlink as usize].off) {
+            for priority in priorities(self.managed.ingresses[downlink as usize].off) {
                 self.release(downlink, priority);
             }
             return;

@@ -12,13 +12,26 @@ pub(super) struct OutputQueue {
     waiting: PriorityMask,
     bytes: u64,
     limit: u64,
-    rows: [Row; 8],
+    lines: [Line; 8],
+}
+
+/// What waits in one priority.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    row: Row,
+    bytes: u64,
+    /// A packet that leaves no more than this behind it is not marked.
+    unmarked: u64,
 }
 
 impl OutputQueue {
     pub(super) fn new(limit: u64) -> OutputQueue {
         OutputQueue {
-            rows: [Row::EMPTY; 8],
+            lines: [Line {
+                row: Row::EMPTY,
+                bytes: 0,
+                unmarked: u64::MAX,
+            }; 8],
             waiting: PriorityMask::NONE,
             bytes: 0,
             limit,
@@ -46,22 +59,21 @@ impl OutputQueue {
         frame_len: u16,
         priority: u8,
     ) -> bool {
-        let bytes = self.bytes + u64::from(frame_len);
-        if bytes > self.limit {
-            return false;
+        let fits = self.bytes + u64::from(frame_len) <= self.limit;
+        if fits {
+            self.add(packets, slot, frame_len, priority);
         }
-        self.bytes = bytes;
-        self.waiting = self.waiting.with(priority);
-        self.rows[usize::from(priority & 7)].push(packets, slot, Time::ZERO);
-        true
+        fits
     }
 
     /// Puts a packet in the row of its priority, whatever the limit.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, packets: &mut Packets, slot: u32, frame_len: u16, priority: u8) {
         self.bytes += u64::from(frame_len);
         self.waiting = self.waiting.with(priority);
-        self.rows[usize::from(priority & 7)].push(packets, slot, Time::ZERO);
+        let line = &mut self.lines[usize::from(priority & 7)];
+        line.bytes += u64::from(frame_len);
+        line.row.push(packets, slot, Time::ZERO);
     }
 
     /// The most bytes that may wait.
@@ -72,31 +84,50 @@ impl OutputQueue {
 
     /// What waits in a priority.
     pub(super) fn row(&self, priority: u8) -> &Row {
-        &self.rows[usize::from(priority & 7)]
+        &self.lines[usize::from(priority & 7)].row
+    }
+
+    /// Bytes that wait in a priority.
+    #[inline]
+    pub(super) fn bytes_in(&self, priority: u8) -> u64 {
+        self.lines[usize::from(priority & 7)].bytes
+    }
+
+    /// Has packets of a priority marked, perhaps, that leave more than `bytes` behind them.
+    pub(super) fn set_unmarked(&mut self, priority: u8, bytes: u64) {
+        self.lines[usize::from(priority & 7)].unmarked = bytes;
+    }
+
+    /// True if the packet that was taken last from a priority may have to be marked.
+    #[inline]
+    pub(super) fn may_mark(&self, priority: u8) -> bool {
+        let line = &self.lines[usize::from(priority & 7)];
+        line.bytes > line.unmarked
     }
 
     /// The first packet of a priority in which something waits.
     #[inline]
     pub(super) fn first(&self, priority: u8) -> u32 {
-        self.rows[usize::from(priority & 7)].first()
+        self.row(priority).first()
     }
 
     /// Takes the first packet of the highest priority, and says how long it is.
     #[inline(always)]
     pub(super) fn take(&mut self, packets: &Packets) -> Option<(u32, u16)> {
-        let priority = self.waiting.0.checked_ilog2()? as u8;
+        let priority = self.waiting.highest()?;
         Some(self.take_from(packets, priority))
     }
 
     /// Takes the first packet of a priority in which something waits, and says how long it is.
     #[inline(always)]
     pub(super) fn take_from(&mut self, packets: &Packets, priority: u8) -> (u32, u16) {
-        let row = &mut self.rows[usize::from(priority & 7)];
-        let (slot, _) = row.pop(packets);
-        if row.is_empty() {
+        let line = &mut self.lines[usize::from(priority & 7)];
+        let (slot, _) = line.row.pop(packets);
+        if line.row.is_empty() {
             self.waiting = self.waiting.without(priority);
         }
         let frame_len = packets.get(slot).frame_len;
+        line.bytes -= u64::from(frame_len);
         self.bytes -= u64::from(frame_len);
         (slot, frame_len)
     }

@@ -34,8 +34,8 @@ impl Scheduler {
     /// The priority to serve among those that may be, given how long the first frame of each is.
     #[inline]
     pub(super) fn pick(&mut self, ready: PriorityMask, first: impl Fn(u8) -> u64) -> Option<u8> {
-        if let Some(highest) = ready.and(self.strict).0.checked_ilog2() {
-            return Some(highest as u8);
+        if let Some(highest) = ready.and(self.strict).highest() {
+            return Some(highest);
         }
         self.turn(ready, first)
     }

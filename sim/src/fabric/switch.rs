@@ -110,10 +110,20 @@ impl Ratio {
         })
     }
 
+    #[inline]
+    pub(super) fn numerator(self) -> u64 {
+        self.numerator.into()
+    }
+
+    #[inline]
+    pub(super) fn denominator(self) -> u64 {
+        self.denominator.into()
+    }
+
     /// The share of `bytes`, which are at most [`Ratio::MOST`], rounded down.
     #[inline]
     pub(super) fn of(self, bytes: u64) -> u64 {
-        bytes * u64::from(self.numerator) / u64::from(self.denominator)
+        bytes * self.numerator() / self.denominator()
     }
 
     /// What a share is taken of at most, so that no product overflows: 256 TB.

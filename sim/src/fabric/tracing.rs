@@ -33,7 +33,11 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Bytes that wait in front of a channel in a priority (0 to 7), if it leaves a switch that has more than
     /// tail drop.
     pub fn queued_in(&self, channel: ChannelId, priority: u8) -> u64 {
-        let egress = self.managed.egresses.get(channel.index());
-        egress.map_or(0, |e| e.bytes[usize::from(priority & 7)])
+        let way = &self.channels[channel.index()];
+        if way.managed {
+            way.queue.bytes_in(priority)
+        } else {
+            0
+        }
     }
 }
