@@ -8,6 +8,7 @@ mod ethernet;
 mod hostile;
 mod neighbours;
 mod raw;
+mod vanished;
 
 use ends::{Channel, End, PATIENCE, pair, random, read};
 use softroce_sim::card::{Completion, CompletionKind, Mtu, Refusal, Remote, State, Status, Work};
