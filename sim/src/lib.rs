@@ -3,17 +3,19 @@
 //! The rooms, and the direction in which they may know of each other:
 //!
 //! ```text
-//! fabric, port  ->  card  ->  memory  ->  wire
+//! fabric, port  ->  card, faults  ->  memory  ->  wire
 //! ```
 //!
 //! * [`wire`]: what crosses the network: headers, packets, frames, ICRC, captures.
 //! * [`memory`]: protection domains, regions and keys: who may touch what.
 //! * [`card`]: the software RNIC, a state machine without I/O.
+//! * [`faults`]: which packets are lost, damaged, delayed, on purpose.
 //! * [`fabric`]: virtual time: clock and event queue, links, switches, faults.
 //! * [`port`]: real time: sockets.
 
 pub mod card;
 pub mod fabric;
+pub mod faults;
 pub mod memory;
 pub mod port;
 pub mod random;

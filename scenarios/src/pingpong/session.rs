@@ -8,8 +8,10 @@ use softroce_sim::card::{
     AddressVector, Card, Completion, CompletionQueue, Peer, QpAttributes, QpInit, QpType,
     QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Status, Work,
 };
+use softroce_sim::faults::{Action, Fault, Pattern};
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
 use softroce_sim::port::{self, PortConfig, UdpConfig, UdpPort};
+use softroce_sim::random::Probability;
 use softroce_sim::wire::MacAddr;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -74,12 +76,16 @@ impl Session {
             Some(seed) => seed,
             None => port::seed()?,
         };
+        let mut faults = Vec::new();
+        if options.loss != Probability::ZERO {
+            faults.push(Fault::new(Action::Drop).when(Pattern::Random(options.loss)));
+        }
         let mut port = UdpPort::open(&UdpConfig {
             address: options.bind,
             common: PortConfig {
                 spin: SPIN,
-                loss: options.loss,
-                loss_seed: seed,
+                faults,
+                fault_seed: seed,
                 ..PortConfig::default()
             },
             ..UdpConfig::default()

@@ -3,7 +3,6 @@
 use super::counters::DropCause;
 use super::events::EventQueue;
 use super::faults::FaultLog;
-use super::faults::injector::Injectors;
 use super::link::{Channel, ChannelId};
 use super::losses::{LossLog, Why};
 use super::observer::{Observer, Sight};
@@ -12,6 +11,7 @@ use super::pool::{PayloadMode, PayloadPool};
 use super::routing::Flows;
 use super::topology::HostId;
 use crate::card::{Deed, Env, PriorityMask};
+use crate::faults::Injectors;
 use crate::time::{Span, Time};
 use crate::wire::Payload;
 

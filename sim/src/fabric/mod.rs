@@ -8,7 +8,7 @@
 //! | `medium` | what all channels and hosts share: clock, events, packets |
 //! | [`host`] | what the network asks of the machine at the end of a link |
 //! | [`observer`] | who is told of everything: captures, reports |
-//! | [`faults`] | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
+//! | [`faults`], `passage` | loss, corruption, duplication, delay, reordering, exactly addressed or at random |
 //! | [`link`] | rates and delays, exact to the picosecond |
 //! | [`switch`] | what a switch is like: buffer, PFC, ECN, scheduling |
 //! | `forwarding`, `queue` | where a packet goes, and where it waits |
@@ -58,6 +58,7 @@ pub mod network;
 pub mod observer;
 pub mod outage;
 mod packets;
+mod passage;
 mod pausing;
 pub mod pfc;
 pub mod pipeline;

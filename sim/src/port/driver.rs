@@ -1,9 +1,12 @@
 //! The driver of a card in real time.
 
+use super::faults::Faults;
 use super::link::{Arrival, IN, Monitor, Received};
+use super::pace::Pace;
 use super::{Link, PortError, SendError, Tap};
 use crate::card::{Card, CardConfig, Env};
-use crate::random::{Probability, Stream};
+use crate::faults::{Fault, FaultCounts, FaultError};
+use crate::rate::Rate;
 use crate::time::Time;
 use crate::wire::{Encapsulation, Gid, Payload, Route, RouteId, RouteTable};
 use std::fmt;
@@ -20,10 +23,14 @@ pub struct PortConfig {
     /// How long [`Port::run_once`] looks again and again before it sleeps: to wake from sleep takes
     /// tens of microseconds.
     pub spin: Duration,
-    /// Share of packets that is dropped instead of sent.
-    pub loss: Probability,
-    /// Seed of the random stream that decides which.
-    pub loss_seed: u64,
+    /// What happens to packets that are sent, on purpose.
+    pub faults: Vec<Fault>,
+    /// Seed of the random streams that faults draw from.
+    pub fault_seed: u64,
+    /// The most that is sent, in bits of Ethernet frames without preamble and gap; `None`: what goes.
+    pub rate: Option<Rate>,
+    /// Bytes that may be sent at once, above the rate, by a port that has been silent.
+    pub burst: u32,
 }
 
 impl Default for PortConfig {
@@ -32,9 +39,20 @@ impl Default for PortConfig {
             receive_budget: 64,
             send_budget: 64,
             spin: Duration::ZERO,
-            loss: Probability::ZERO,
-            loss_seed: 0,
+            faults: Vec::new(),
+            fault_seed: 0,
+            rate: None,
+            burst: 16 << 10,
         }
+    }
+}
+
+impl PortConfig {
+    /// # Errors
+    ///
+    /// If a number in a fault makes no sense.
+    pub(super) fn check(&self) -> Result<(), FaultError> {
+        self.faults.iter().try_for_each(Fault::check)
     }
 }
 
@@ -134,7 +152,10 @@ pub struct Port<L> {
     /// What packets that arrive carry as their route's name; the route itself goes beside them.
     ingress: RouteId,
     staging: Staging,
-    loss: Stream,
+    /// There if there are any.
+    faults: Option<Box<Faults>>,
+    /// There if there is a rate.
+    pace: Option<Pace>,
     monitor: Monitor,
 }
 
@@ -164,7 +185,8 @@ impl<L: Link> Port<L> {
                 inbox: Box::new([0; INBOX]),
                 payload: 0..0,
             },
-            loss: Stream::new(config.loss_seed, "port loss"),
+            faults: Faults::new(config),
+            pace: config.rate.map(|rate| Pace::new(rate, config.burst)),
             monitor: Monitor::new(),
         }
     }
@@ -202,6 +224,22 @@ impl<L: Link> Port<L> {
     /// The latest packet that the operating system refused to send.
     pub fn last_send_error(&self) -> Option<&SendError> {
         self.monitor.last_send_error.as_ref()
+    }
+
+    /// What a fault of [`PortConfig::faults`] has done so far; `None` if there is none in that position.
+    pub fn fault_counts(&self, position: usize) -> Option<FaultCounts> {
+        self.faults.as_ref()?.counts(position)
+    }
+
+    /// Adds a fault behind those that there are, and gives its position.
+    ///
+    /// # Errors
+    ///
+    /// If a number in it makes no sense.
+    pub fn inject(&mut self, fault: Fault) -> Result<usize, FaultError> {
+        fault.check()?;
+        let seed = self.config.fault_seed;
+        Ok(self.faults.get_or_insert_default().add(fault, seed))
     }
 
     /// Shows every frame from here on to `tap`.
@@ -254,7 +292,7 @@ impl<L: Link> Port<L> {
                 continue;
             }
             let mut sleep = timeout - waited;
-            let deadline = card.next_timeout().min(self.link.next_timeout());
+            let deadline = self.deadline(card);
             if deadline != Time::NEVER {
                 sleep = sleep.min(deadline.since(self.now()).into());
             }
@@ -271,12 +309,18 @@ impl<L: Link> Port<L> {
 
     /// When the next [`Port::poll`] is due without anything having arrived: at once if the card has
     /// something to send that the link takes.
-    #[cfg(target_os = "linux")]
     pub(super) fn deadline(&self, card: &Card) -> Time {
-        if !card.pending().and(self.link.ready()).is_empty() && !self.link.keeps() {
-            return Time::ZERO;
+        let mut at = card.next_timeout().min(self.link.next_timeout());
+        if self.link.keeps() {
+            return at;
         }
-        card.next_timeout().min(self.link.next_timeout())
+        if let Some(faults) = &self.faults {
+            at = at.min(faults.next_timeout());
+        }
+        if !card.pending().and(self.link.ready()).is_empty() {
+            at = at.min(self.pace.as_ref().map_or(Time::ZERO, Pace::next));
+        }
+        at
     }
 
     #[cfg(target_os = "linux")]
@@ -319,7 +363,14 @@ impl<L: Link> Port<L> {
         }
         while sent < self.config.send_budget.max(1) {
             let now = self.monitor.now();
-            let Some(packet) = card.next_packet(now, self.link.ready(), &mut self.staging) else {
+            if self.faults.is_some() && !self.send_late(now) {
+                break;
+            }
+            if self.pace.as_ref().is_some_and(|pace| pace.next() > now) {
+                break;
+            }
+            let Some(mut packet) = card.next_packet(now, self.link.ready(), &mut self.staging)
+            else {
                 break;
             };
             sent += 1;
@@ -329,16 +380,35 @@ impl<L: Link> Port<L> {
             let Some(route) = self.known.get(packet.route.index()) else {
                 continue;
             };
-            if self.loss.chance(self.config.loss) {
-                self.monitor.counters.dropped += 1;
+            let payload = self.staging.payload(packet.payload).unwrap_or_default();
+            if let Some(pace) = &mut self.pace {
+                pace.sent(now, packet.frame_len.into());
+            }
+            if let Some(faults) = &mut self.faults
+                && !faults.leaves(now, &mut packet, route, payload, &mut self.monitor.counters)
+            {
                 continue;
             }
-            let payload = self.staging.payload(packet.payload).unwrap_or_default();
             if !self.link.send(&mut self.monitor, &packet, route, payload) {
                 break;
             }
         }
         sent
+    }
+
+    /// Sends packets that faults have held back until now; false if there is no room for all of them.
+    #[cold]
+    fn send_late(&mut self, now: Time) -> bool {
+        while let Some(late) = self.faults.as_mut().and_then(|faults| faults.due(now)) {
+            let route = &self.known[late.packet.route.index()];
+            if !self
+                .link
+                .send(&mut self.monitor, &late.packet, route, &late.payload)
+            {
+                return false;
+            }
+        }
+        true
     }
 
     #[cold]

@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`driver`](Port) | the loop between a card and a link: pulling, receiving, timers, loss on purpose |
+//! | [`driver`](Port) | the loop between a card and a link: pulling, receiving, timers |
+//! | `faults`, `pace` | what happens on purpose to packets that are sent, and how fast they are |
 //! | [`link`](Link) | what the loop asks of a link |
 //! | [`engine`](Engine) | a card on a port that runs by itself, for programs of any number of threads (Linux) |
 //! | [`udp`](UdpPort) | a card on a UDP socket: RoCEv2 as it is on the wire, the headers the kernel's (Linux) |
@@ -22,7 +23,9 @@ mod driver;
 mod engine;
 mod error;
 mod ethernet;
+mod faults;
 mod link;
+mod pace;
 mod seed;
 mod tap;
 #[cfg(target_os = "linux")]

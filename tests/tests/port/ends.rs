@@ -1,12 +1,13 @@
 //! Two ends of a connection, each a card on a port.
 
 use softroce_sim::card::{
-    AddressVector, Card, Completion, CompletionQueue, Mtu, Peer, QpAttributes, QpInit, QpType,
-    QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Work,
+    AddressVector, Card, CardConfig, Completion, CompletionQueue, Mtu, Peer, QpAttributes, QpInit,
+    QpType, QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Work,
 };
+use softroce_sim::faults::{Action, Fault, Pattern};
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
 use softroce_sim::port::{Link, Port, Udp, UdpConfig, UdpPort, seed};
-use softroce_sim::random::Stream;
+use softroce_sim::random::{Probability, Stream};
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Encapsulation, Gid, MacAddr, Psn, QpNumber};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,8 +144,12 @@ impl End<Udp> {
 
 impl<L: Link> End<L> {
     pub(crate) fn on(port: Port<L>, encapsulation: Encapsulation) -> End<L> {
+        End::with(port, |config| config.encapsulation = encapsulation)
+    }
+
+    pub(crate) fn with(port: Port<L>, change: impl FnOnce(&mut CardConfig)) -> End<L> {
         let mut config = port.card_config("card");
-        config.encapsulation = encapsulation;
+        change(&mut config);
         let mut card = Card::new(config, seed().unwrap(), port.routes());
         let cq = card.create_cq(256).unwrap();
         let channel = Channel::new(&mut card, &cq);
@@ -236,6 +241,12 @@ pub(crate) fn pair_of<L: Link + Send>(
         let b = server.join().unwrap();
         [a, b]
     })
+}
+
+/// A fault that loses this share of packets.
+pub(crate) fn lossy(share: f64) -> Fault {
+    let share = Probability::new(share).unwrap();
+    Fault::new(Action::Drop).when(Pattern::Random(share))
 }
 
 pub(crate) fn random(stream: &mut Stream, len: usize) -> Vec<u8> {

@@ -1,13 +1,13 @@
 //! Two cards on Ethernet ports, over a channel of the process and over datagrams.
 
-use crate::ends::{End, pair_of};
+use crate::ends::{End, lossy, pair_of};
 use crate::{atomics, every_operation};
 use softroce_sim::card::{Mtu, Refusal};
 use softroce_sim::port::{
     ChannelDevice, DatagramDevice, DeviceError, EthernetConfig, EthernetError, EthernetPort,
     FrameDevice, PortConfig, RawDevice,
 };
-use softroce_sim::random::{Probability, Stream};
+use softroce_sim::random::Stream;
 use softroce_sim::wire::{Encapsulation, MacAddr, Vlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -47,8 +47,8 @@ pub(crate) fn converse<D: FrameDevice + Send>(devices: [D; 2], kind: Kind) -> En
         let side = sides.next().unwrap();
         let config = EthernetConfig {
             common: PortConfig {
-                loss: Probability::new(kind.loss).unwrap(),
-                loss_seed: side as u64,
+                faults: vec![lossy(kind.loss)],
+                fault_seed: side as u64,
                 ..PortConfig::default()
             },
             ..EthernetConfig::new(address(side, kind.ipv6), MACS[side])

@@ -5,16 +5,17 @@
 mod ends;
 mod engine;
 mod ethernet;
+mod faults;
 mod hostile;
 mod neighbours;
 mod raw;
 mod vanished;
 
-use ends::{Channel, End, PATIENCE, pair, random, read};
+use ends::{Channel, End, PATIENCE, lossy, pair, random, read};
 use softroce_sim::card::{Completion, CompletionKind, Mtu, Refusal, Remote, State, Status, Work};
 use softroce_sim::memory::Buffer;
 use softroce_sim::port::{Direction, Link, OpenError, PortConfig, Tap, UdpConfig, UdpPort};
-use softroce_sim::random::{Probability, Stream};
+use softroce_sim::random::Stream;
 use softroce_sim::time::Time;
 use softroce_sim::wire::frame::{FrameView, Network};
 use softroce_sim::wire::{Gid, Immediate, Psn, QpNumber};
@@ -116,10 +117,10 @@ fn every_operation_at_every_mtu_carries_its_data() {
 
 #[test]
 fn losses_on_both_sides_cost_time_alone() {
-    let config = |loss_seed| UdpConfig {
+    let config = |fault_seed| UdpConfig {
         common: PortConfig {
-            loss: Probability::new(0.05).unwrap(),
-            loss_seed,
+            faults: vec![lossy(0.05)],
+            fault_seed,
             ..PortConfig::default()
         },
         ..UdpConfig::default()

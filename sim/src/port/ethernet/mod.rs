@@ -31,6 +31,7 @@ pub use raw::RawDevice;
 use super::link::{Arrival, Monitor, Received, is_not_ready};
 use super::{Direction, Link, Port, PortConfig, SendError};
 use crate::card::PriorityMask;
+use crate::faults::FaultError;
 use crate::time::Time;
 use crate::wire::frame::{FrameView, encode_packet};
 use crate::wire::pfc::{self, Pfc};
@@ -81,6 +82,9 @@ pub enum EthernetError {
     /// A link carries something.
     #[error("link speed 0, at least 1 bit a second needed")]
     Speed,
+    /// A fault of the port's makes no sense.
+    #[error("{0}")]
+    Fault(#[from] FaultError),
 }
 
 /// Drives one card over Ethernet frames, in one thread; see [`Port`].
@@ -126,8 +130,9 @@ impl<D: FrameDevice> EthernetPort<D> {
     ///
     /// # Errors
     ///
-    /// If the addresses are not such as a card can have.
+    /// If the addresses are not such as a card can have, or a fault makes no sense.
     pub fn open(device: D, config: &EthernetConfig) -> Result<EthernetPort<D>, EthernetError> {
+        config.common.check()?;
         let ip = config.address;
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(EthernetError::Address(ip));

@@ -1,5 +1,6 @@
 //! Why a UDP port does not open.
 
+use crate::faults::FaultError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -33,6 +34,9 @@ pub enum OpenError {
     /// A card has one address, and this is none or one of a group.
     #[error("{0} is no address for a card: it needs one of its own")]
     NotUnicast(IpAddr),
+    /// A fault of the port's makes no sense.
+    #[error("{0}")]
+    Fault(#[from] FaultError),
     /// Anything else.
     #[error("UDP {address}: {what}: {source}")]
     Io {

@@ -93,8 +93,10 @@ impl UdpPort {
     ///
     /// # Errors
     ///
-    /// If the address is in use, not this machine's, not allowed, or not one that a card can have.
+    /// If the address is in use, not this machine's, not allowed, or not one that a card can have; or if a
+    /// fault makes no sense.
     pub fn open(config: &UdpConfig) -> Result<UdpPort, OpenError> {
+        config.common.check()?;
         let socket = match config.address {
             Some(ip) if ip.is_unspecified() || ip.is_multicast() => {
                 return Err(OpenError::NotUnicast(ip));

@@ -1,17 +1,16 @@
-//! The injectors of one channel at work.
+//! The injectors of one way at work.
 
 use super::sighting::Tracker;
-use super::{Action, Fault, FaultCounts, FaultRecord, Pattern, Sighting};
-use crate::fabric::link::ChannelId;
+use super::{Action, Fault, FaultCounts, Pattern, Sighting};
 use crate::random::Stream;
 use crate::time::{Span, Time};
 use crate::wire::{Damage, Packet, Route};
 
-/// The injectors of one channel, and the packets that they hold back.
+/// The injectors of one way, and the packets that they hold back.
 #[derive(Clone, Debug, Default)]
-pub(in crate::fabric) struct Injectors {
+pub(crate) struct Injectors {
     injectors: Vec<Injector>,
-    /// There if some filter asks what the channel has seen.
+    /// There if some filter asks what the way has seen.
     tracker: Option<Tracker>,
     held: Vec<Held>,
 }
@@ -36,22 +35,32 @@ struct Held {
     deadline: Time,
 }
 
+/// An injector has hit a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    /// Its position.
+    pub(crate) fault: usize,
+    pub(crate) action: Action,
+    /// What the packet was to the way, if some filter asks for that.
+    pub(crate) sighting: Option<Sighting>,
+}
+
 /// What is to become of a packet, all injectors taken together.
 #[derive(Clone, Debug, Default)]
-pub(in crate::fabric) struct Verdict {
-    pub(in crate::fabric) drop: bool,
-    pub(in crate::fabric) damage: Damage,
-    pub(in crate::fabric) mark: bool,
-    pub(in crate::fabric) delay: Span,
+pub(crate) struct Verdict {
+    pub(crate) drop: bool,
+    pub(crate) damage: Damage,
+    pub(crate) mark: bool,
+    pub(crate) delay: Span,
     /// How many go past it, and for how long at most it waits for them.
-    pub(in crate::fabric) reorder: Option<(u32, Span)>,
+    pub(crate) reorder: Option<(u32, Span)>,
     /// How long after it each copy comes.
-    pub(in crate::fabric) copies: Vec<Span>,
+    pub(crate) copies: Vec<Span>,
 }
 
 impl Injectors {
     /// Adds a fault and gives its position.
-    pub(in crate::fabric) fn add(&mut self, fault: Fault, random: Stream) -> usize {
+    pub(crate) fn add(&mut self, fault: Fault, random: Stream) -> usize {
         if fault.filter.looks_back() && self.tracker.is_none() {
             self.tracker = Some(Tracker::default());
         }
@@ -66,25 +75,23 @@ impl Injectors {
     }
 
     /// What the injector at `position` has done.
-    pub(in crate::fabric) fn counts(&self, position: usize) -> Option<FaultCounts> {
+    pub(crate) fn counts(&self, position: usize) -> Option<FaultCounts> {
         self.injectors.get(position).map(|i| FaultCounts {
             seen: i.looked_at,
             hits: i.hits,
         })
     }
 
-    pub(in crate::fabric) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.injectors.len()
     }
 
-    /// Asks all injectors about a packet that goes out now; `report` is told of each hit.
-    pub(in crate::fabric) fn judge(
+    /// Asks all injectors about a packet that goes out; `report` is told of each hit.
+    pub(crate) fn judge(
         &mut self,
-        now: Time,
-        channel: ChannelId,
         packet: &Packet,
         route: &Route,
-        mut report: impl FnMut(FaultRecord),
+        mut report: impl FnMut(Hit),
     ) -> Verdict {
         let sighting = self.tracker.as_mut().map(|t| t.see(packet, route));
         let mut verdict = Verdict::default();
@@ -92,13 +99,9 @@ impl Injectors {
             let Some(action) = injector.ask(packet, route, sighting.as_ref()) else {
                 continue;
             };
-            report(FaultRecord {
-                time: now,
-                channel,
+            report(Hit {
                 fault: position,
                 action,
-                route: packet.route,
-                bth: packet.bth,
                 sighting,
             });
             match action {
@@ -118,7 +121,7 @@ impl Injectors {
     }
 
     /// Holds a packet back.
-    pub(in crate::fabric) fn hold(&mut self, slot: u32, packets: u32, deadline: Time) {
+    pub(crate) fn hold(&mut self, slot: u32, packets: u32, deadline: Time) {
         self.held.push(Held {
             slot,
             packets,
@@ -127,20 +130,20 @@ impl Injectors {
     }
 
     /// A packet goes past those that are held.
-    pub(in crate::fabric) fn pass(&mut self) {
+    pub(crate) fn pass(&mut self) {
         for held in &mut self.held {
             held.packets -= 1;
         }
     }
 
     /// A packet that enough have gone past.
-    pub(in crate::fabric) fn passed(&mut self) -> Option<u32> {
+    pub(crate) fn passed(&mut self) -> Option<u32> {
         let i = self.held.iter().position(|h| h.packets == 0)?;
         Some(self.held.remove(i).slot)
     }
 
     /// A packet that may be held no longer.
-    pub(in crate::fabric) fn overdue(&mut self, now: Time) -> Option<u32> {
+    pub(crate) fn overdue(&mut self, now: Time) -> Option<u32> {
         let i = self.held.iter().position(|h| h.deadline <= now)?;
         Some(self.held.remove(i).slot)
     }

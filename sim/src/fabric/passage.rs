@@ -1,7 +1,7 @@
 //! How a packet passes a channel that has fault injectors.
 
 use crate::fabric::counters::DropCause;
-use crate::fabric::faults::Action;
+use crate::fabric::faults::{Action, FaultRecord};
 use crate::fabric::host::Host;
 use crate::fabric::link::{Channel, ChannelId};
 use crate::fabric::losses::Why;
@@ -27,11 +27,18 @@ impl<O: Observer> Medium<O> {
         let packet = self.packets.get(slot);
         let mut first = None;
         let verdict = self.injectors[id as usize].judge(
-            self.clock,
-            ChannelId(id),
             packet,
             &self.flows.routes()[packet.route.index()],
-            |record| {
+            |hit| {
+                let record = FaultRecord {
+                    time: self.clock,
+                    channel: ChannelId(id),
+                    fault: hit.fault,
+                    action: hit.action,
+                    route: packet.route,
+                    bth: packet.bth,
+                    sighting: hit.sighting,
+                };
                 if matches!(record.action, Action::Drop) && first.is_none() {
                     first = Some(record.fault);
                 }

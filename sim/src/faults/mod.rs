@@ -1,30 +1,28 @@
-//! Fault injection on one direction of a link: which packets, and what becomes of them.
+//! Fault injection on one way: which packets, and what becomes of them. A way is one direction of a link in
+//! virtual time, and what a port sends in real time.
 //!
-//! An injector is asked about every packet when its transmission on the link begins. Each sees all of
-//! them, also those that another one on the same link drops, and each draws from a random stream of its
-//! own, named after link, direction and the injector's position: adding one changes no hit of another.
-//! A dropped packet has taken its time on the wire.
+//! An injector is asked about every packet when its transmission begins. Each sees all of them, also those
+//! that another one on the same way drops, and each draws from a random stream of its own, with a name
+//! that is the injector's: adding one changes no hit of another. A dropped packet has taken its time on
+//! the wire.
 //!
 //! | file | what |
 //! |---|---|
 //! | this one | what a fault is |
 //! | [`filter`] | which packets an injector looks at |
-//! | [`sighting`] | copies, transmission rounds and ordinals: what a link has seen of a flow |
-//! | `injector` | the injectors of one channel at work |
-//! | `passage` | how a packet passes a channel that has some |
+//! | [`sighting`] | copies, transmission rounds and ordinals: what a way has seen of a flow |
+//! | `injector` | the injectors of one way at work |
 
 pub mod filter;
-pub(super) mod injector;
-mod passage;
+mod injector;
 pub mod sighting;
 
-use super::link::ChannelId;
 use crate::random::Probability;
-use crate::time::{Span, Time};
-use crate::wire::{Bth, RouteId};
+use crate::time::Span;
 use thiserror::Error;
 
 pub use filter::{Filter, Opcodes, PsnFilter};
+pub(crate) use injector::Injectors;
 pub use sighting::Sighting;
 
 /// A fault: of the packets that `filter` lets through, those that `pattern` picks suffer `action`.
@@ -75,7 +73,7 @@ impl Fault {
     /// # Errors
     ///
     /// If a number makes no sense.
-    pub(super) fn check(&self) -> Result<(), FaultError> {
+    pub(crate) fn check(&self) -> Result<(), FaultError> {
         match self.pattern {
             Pattern::Every { n: 0, .. } => return Err(FaultError::EveryZeroth),
             Pattern::Every { n, phase } if phase >= n => {
@@ -192,25 +190,6 @@ pub enum FaultError {
     },
 }
 
-/// A packet that a fault hit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FaultRecord {
-    /// When its transmission began.
-    pub time: Time,
-    /// Where.
-    pub channel: ChannelId,
-    /// Position of the fault among those of the channel.
-    pub fault: usize,
-    /// What was done.
-    pub action: Action,
-    /// Its addresses.
-    pub route: RouteId,
-    /// Its base transport header.
-    pub bth: Bth,
-    /// Which copy it was, and in which round; `None` on a channel where no filter asks for either.
-    pub sighting: Option<Sighting>,
-}
-
 /// What a fault has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounts {
@@ -218,34 +197,4 @@ pub struct FaultCounts {
     pub seen: u64,
     /// Packets that it hit.
     pub hits: u64,
-}
-
-/// The packets that faults hit, in order.
-#[derive(Clone, Debug, Default)]
-pub struct FaultLog {
-    records: Vec<FaultRecord>,
-    beyond: u64,
-}
-
-impl FaultLog {
-    /// The most records kept; hits beyond it are only counted.
-    pub const LIMIT: usize = 65_536;
-
-    pub(super) fn add(&mut self, record: FaultRecord) {
-        if self.records.len() < Self::LIMIT {
-            self.records.push(record);
-        } else {
-            self.beyond += 1;
-        }
-    }
-
-    /// The first [`FaultLog::LIMIT`] hits.
-    pub fn records(&self) -> &[FaultRecord] {
-        &self.records
-    }
-
-    /// How many hits there were after those.
-    pub fn beyond(&self) -> u64 {
-        self.beyond
-    }
 }
