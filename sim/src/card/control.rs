@@ -202,6 +202,12 @@ impl Card {
         Ok(())
     }
 
+    /// Completions so far: it has moved if a program has something to poll.
+    #[inline]
+    pub fn completed(&self) -> u64 {
+        self.desk.completed
+    }
+
     /// Completion queues that are armed: their programs are, or will be, asleep.
     #[inline]
     pub fn armed(&self) -> u32 {

@@ -72,6 +72,7 @@ impl Card {
                 addresses: Vec::new(),
                 notifications: VecDeque::new(),
                 armed: 0,
+                completed: 0,
             },
             routes,
             qps: Vec::new(),

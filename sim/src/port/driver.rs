@@ -107,20 +107,18 @@ pub struct PortCounters {
     pub pauses: [u64; 8],
 }
 
+/// The clock is read for each so many packets: to read it costs as much as a tenth of a packet.
+const CLOCK: u32 = 8;
 /// Slot of the payload being sent; that of the one received is [`IN`].
 const OUT: u32 = 0;
-/// Longest arrival taken; the longest packet at the largest path MTU is shorter by far.
-const INBOX: usize = 9216;
 
-/// Payloads of the port: one being sent, one being received.
-struct Staging {
-    out: Box<[u8; 4096]>,
-    inbox: Box<[u8; INBOX]>,
-    /// Where the payload of the packet being received is in `inbox`.
-    payload: std::ops::Range<usize>,
+/// Payloads of the port: one being sent, and what has arrived.
+struct Staging<'a> {
+    out: &'a mut [u8; 4096],
+    arrived: &'a [u8],
 }
 
-impl Env for Staging {
+impl Env for Staging<'_> {
     #[inline]
     fn stage(&mut self, len: u16, fill: impl FnOnce(&mut [u8])) -> Payload {
         let len = len.min(self.out.len() as u16);
@@ -132,7 +130,7 @@ impl Env for Staging {
     fn payload(&self, payload: Payload) -> Option<&[u8]> {
         match payload.slot()? {
             OUT => self.out.get(..payload.len().into()),
-            IN => self.inbox.get(self.payload.clone()),
+            IN => Some(self.arrived),
             _ => None,
         }
     }
@@ -151,7 +149,8 @@ pub struct Port<L> {
     known: Vec<Route>,
     /// What packets that arrive carry as their route's name; the route itself goes beside them.
     ingress: RouteId,
-    staging: Staging,
+    /// The payload being sent.
+    out: Box<[u8; 4096]>,
     /// There if there are any.
     faults: Option<Box<Faults>>,
     /// There if there is a rate.
@@ -180,11 +179,7 @@ impl<L: Link> Port<L> {
             routes,
             known: Vec::new(),
             ingress,
-            staging: Staging {
-                out: Box::new([0; 4096]),
-                inbox: Box::new([0; INBOX]),
-                payload: 0..0,
-            },
+            out: Box::new([0; 4096]),
             faults: Faults::new(config),
             pace: config.rate.map(|rate| Pace::new(rate, config.burst)),
             monitor: Monitor::new(),
@@ -254,6 +249,14 @@ impl<L: Link> Port<L> {
     ///
     /// If the link is broken. A packet that cannot be sent is not an error but a lost packet.
     pub fn poll(&mut self, card: &mut Card) -> Result<Activity, PortError> {
+        let activity = self.take(card)?;
+        let sent = self.send(card);
+        Ok(Activity { sent, ..activity })
+    }
+
+    /// The first half of [`Port::poll`]: all but sending.
+    #[inline]
+    pub(super) fn take(&mut self, card: &mut Card) -> Result<Activity, PortError> {
         // Receiving comes first: an answer that has arrived stops the timer that waits for it.
         let received = self.receive(card)?;
         let now = self.now();
@@ -265,10 +268,9 @@ impl<L: Link> Port<L> {
             timeout = true;
             self.link.advance(&mut self.monitor);
         }
-        let sent = self.send(card);
         Ok(Activity {
             received,
-            sent,
+            sent: 0,
             timeout,
         })
     }
@@ -330,9 +332,9 @@ impl<L: Link> Port<L> {
 
     fn receive(&mut self, card: &mut Card) -> Result<u32, PortError> {
         let mut received = 0;
+        let mut now = Time::ZERO;
         while received < self.config.receive_budget.max(1) {
-            let inbox = &mut self.staging.inbox[..];
-            let arrival = match self.link.receive(&mut self.monitor, inbox, self.ingress) {
+            let arrival = match self.link.receive(&mut self.monitor, self.ingress) {
                 Ok(Received::Nothing) => break,
                 Ok(Received::Other) => None,
                 Ok(Received::Packet(arrival)) => Some(arrival),
@@ -346,9 +348,14 @@ impl<L: Link> Port<L> {
                 payload,
             }) = arrival
             {
-                self.staging.payload = payload;
-                let now = self.monitor.now();
-                card.receive(now, &packet, &route, &mut self.staging);
+                if now == Time::ZERO || received % CLOCK == 0 {
+                    now = self.monitor.now();
+                }
+                let mut staging = Staging {
+                    out: &mut self.out,
+                    arrived: self.link.arrived().get(payload).unwrap_or_default(),
+                };
+                card.receive(now, &packet, &route, &mut staging);
             }
         }
         Ok(received)
@@ -361,16 +368,22 @@ impl<L: Link> Port<L> {
         if self.link.keeps() && !self.link.flush(&mut self.monitor) {
             return sent;
         }
+        let mut now = Time::ZERO;
         while sent < self.config.send_budget.max(1) {
-            let now = self.monitor.now();
+            if sent % CLOCK == 0 {
+                now = self.monitor.now();
+            }
             if self.faults.is_some() && !self.send_late(now) {
                 break;
             }
             if self.pace.as_ref().is_some_and(|pace| pace.next() > now) {
                 break;
             }
-            let Some(mut packet) = card.next_packet(now, self.link.ready(), &mut self.staging)
-            else {
+            let mut staging = Staging {
+                out: &mut self.out,
+                arrived: &[],
+            };
+            let Some(mut packet) = card.next_packet(now, self.link.ready(), &mut staging) else {
                 break;
             };
             sent += 1;
@@ -380,7 +393,10 @@ impl<L: Link> Port<L> {
             let Some(route) = self.known.get(packet.route.index()) else {
                 continue;
             };
-            let payload = self.staging.payload(packet.payload).unwrap_or_default();
+            let payload = match packet.payload.slot() {
+                Some(OUT) => &self.out[..packet.payload.len().into()],
+                _ => &[],
+            };
             if let Some(pace) = &mut self.pace {
                 pace.sent(now, packet.frame_len.into());
             }
@@ -390,9 +406,10 @@ impl<L: Link> Port<L> {
                 continue;
             }
             if !self.link.send(&mut self.monitor, &packet, route, payload) {
-                break;
+                return sent;
             }
         }
+        self.link.flush(&mut self.monitor);
         sent
     }
 

@@ -28,23 +28,22 @@ pub trait Link {
     /// Makes of a route of the card's the one that its packets take here.
     fn adopt(&self, route: &mut Route);
 
-    /// Takes one arrival, if there is one, into `inbox`. A packet of it carries `name` as its route's.
+    /// Takes one arrival, if there is one. A packet of it carries `name` as its route's.
     ///
     /// # Errors
     ///
     /// If the link is broken.
-    fn receive(
-        &mut self,
-        monitor: &mut Monitor,
-        inbox: &mut [u8],
-        name: RouteId,
-    ) -> io::Result<Received>;
+    fn receive(&mut self, monitor: &mut Monitor, name: RouteId) -> io::Result<Received>;
+
+    /// The bytes that a packet received last has its payload in.
+    fn arrived(&self) -> &[u8];
 
     /// Priorities in which a packet can be sent now.
     fn ready(&self) -> PriorityMask;
 
-    /// Sends a packet of the card's, along a route that was adopted. If there is no room, it is kept for
-    /// [`Link::flush`], and no other is to be given meanwhile; false then.
+    /// Takes a packet of the card's, along a route that was adopted, to send it with the next
+    /// [`Link::flush`] at the latest. If there is no room, it is kept, and no other is to be given
+    /// meanwhile; false then.
     fn send(
         &mut self,
         monitor: &mut Monitor,
@@ -56,7 +55,7 @@ pub trait Link {
     /// True if something is kept because there was no room.
     fn keeps(&self) -> bool;
 
-    /// Sends what is kept; false if there is no room for all of it.
+    /// Sends what was taken; false if there is no room for all of it.
     fn flush(&mut self, monitor: &mut Monitor) -> bool;
 
     /// When [`Link::advance`] is to be called.
@@ -103,17 +102,17 @@ pub enum Received {
 pub struct Arrival {
     pub(super) packet: Packet,
     pub(super) route: Route,
-    /// Where its payload is in the inbox.
+    /// Where its payload is in [`Link::arrived`].
     pub(super) payload: Range<usize>,
 }
 
 impl Arrival {
-    /// The packet that `view` shows, decoded from the first `len` bytes of the inbox; `None` if it cannot
-    /// be one.
+    /// The packet that `view` shows, decoded from bytes that end at `end` of [`Link::arrived`]; `None` if
+    /// it cannot be one.
     pub(super) fn new(
         view: &FrameView<'_>,
         route: Route,
-        len: usize,
+        end: usize,
         icrc_matches: bool,
         name: RouteId,
     ) -> Option<Arrival> {
@@ -127,7 +126,7 @@ impl Arrival {
             // The card drops it, and counts it with all else that it drops.
             packet.damage = Damage::Device;
         }
-        let end = len - view.trailer.len() - view.transport.pad.len() - Icrc::LEN;
+        let end = end - view.trailer.len() - view.transport.pad.len() - Icrc::LEN;
         Some(Arrival {
             packet,
             route,

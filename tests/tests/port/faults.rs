@@ -100,7 +100,7 @@ fn a_fault_hits_the_packet_that_it_names() {
     let ends = pair(
         [&with(&[third(1), third(2)], 0), &UdpConfig::default()],
         Mtu::M1024,
-        10,
+        14,
         |a, memory, remote, _| {
             let data = random(&mut stream, 9000);
             a.channel.memory.write_at(0, &data);
@@ -197,7 +197,8 @@ fn marks_are_answered_by_notifications() {
     let (there, here) = (b.card.counters(), a.card.counters());
     assert!(hits > 0);
     assert_eq!(there.ecn_marked, hits);
-    assert!(there.cnps_sent > 0 && here.cnps_received == there.cnps_sent);
+    // The last one may not have been looked at when the ends stopped.
+    assert!(here.cnps_received > 0 && here.cnps_received <= there.cnps_sent);
 }
 
 #[test]

@@ -116,6 +116,37 @@ fn every_operation_at_every_mtu_carries_its_data() {
 }
 
 #[test]
+fn runs_of_packets_that_the_kernel_cuts_carry_their_data() {
+    let mut stream = Stream::new(9, "data");
+    let config = |offload| UdpConfig {
+        offload,
+        ..UdpConfig::default()
+    };
+    for (here, there) in [(true, true), (true, false), (false, true)] {
+        for mtu in [Mtu::M256, Mtu::M1024, Mtu::M4096] {
+            let ends = pair(
+                [&config(here), &config(there)],
+                mtu,
+                14,
+                |a, memory, remote, received| {
+                    for len in [0, 5, 3001, 40_000, 65_536] {
+                        every_operation(a, memory, remote, received, len, &mut stream);
+                    }
+                },
+            );
+            for end in ends {
+                assert_eq!(end.port.counters().malformed, 0);
+                assert_eq!(end.card.counters().refused.get(Refusal::BadIcrc), 0);
+                // The kernel may drop what finds no room, and nothing else comes twice.
+                if end.port.counters().overflow == 0 {
+                    assert_eq!(end.card.counters().naks_received.total(), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn losses_on_both_sides_cost_time_alone() {
     let config = |fault_seed| UdpConfig {
         common: PortConfig {

@@ -125,6 +125,8 @@ pub(crate) struct Desk {
     pub(crate) notifications: VecDeque<CqId>,
     /// How many completion queues are armed.
     pub(crate) armed: u32,
+    /// Completions so far.
+    pub(crate) completed: u64,
 }
 
 /// Where the packets of a connection go, worked out once.
@@ -364,6 +366,7 @@ impl Qp {
                 },
             );
         }
+        desk.completed += 1;
         let queue = &mut desk.cqs[cq.0 as usize];
         if queue.push(c) {
             if queue.notifies(solicited || c.status != Status::Success) {

@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 /// A port, whatever its link.
 pub(super) trait AnyPort: Send {
     fn now(&self) -> Time;
-    fn poll(&mut self, card: &mut Card) -> Result<Activity, PortError>;
+    /// Receives and looks after deadlines.
+    fn take(&mut self, card: &mut Card) -> Result<Activity, PortError>;
     fn send(&mut self, card: &mut Card) -> u32;
     fn deadline(&self, card: &Card) -> Time;
     /// The link has no room for something.
@@ -33,8 +34,8 @@ impl<L: Link + Send> AnyPort for Port<L> {
         Port::now(self)
     }
 
-    fn poll(&mut self, card: &mut Card) -> Result<Activity, PortError> {
-        Port::poll(self, card)
+    fn take(&mut self, card: &mut Card) -> Result<Activity, PortError> {
+        Port::take(self, card)
     }
 
     fn send(&mut self, card: &mut Card) -> u32 {
@@ -96,6 +97,8 @@ pub(super) struct Driver {
     /// The program has said that it does not drive from here on.
     pub(super) released: bool,
     pub(super) watch: Watch,
+    /// Sending was put off once.
+    owes: bool,
     /// Wakes the engine's thread.
     kick: Arc<OwnedFd>,
     /// Why nothing goes in or out any more.
@@ -120,6 +123,7 @@ impl Driver {
             turns: 0,
             released: false,
             watch: Watch::Awake,
+            owes: false,
             kick,
             ended,
         }
@@ -128,10 +132,29 @@ impl Driver {
     /// Receives, looks after deadlines, sends.
     #[inline]
     pub(super) fn poll(&mut self) -> Activity {
+        let activity = self.take();
+        let sent = self.send();
+        Activity { sent, ..activity }
+    }
+
+    /// A program's turn. If it has completions now, what is owed to the peer waits for one more turn or for
+    /// what the program says to them, and leaves behind that, with the same call.
+    #[inline]
+    pub(super) fn turn(&mut self) {
+        let before = self.card.completed();
+        self.take();
+        self.owes = !self.owes && self.card.completed() != before;
+        if !self.owes {
+            self.send();
+        }
+    }
+
+    #[inline]
+    fn take(&mut self) -> Activity {
         if self.has_ended() {
             return Activity::default();
         }
-        match self.port.poll(&mut self.card) {
+        match self.port.take(&mut self.card) {
             Ok(activity) => activity,
             Err(e) => {
                 self.end(EngineError::Broken(Arc::new(e)));

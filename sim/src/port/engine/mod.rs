@@ -230,7 +230,7 @@ impl Engine {
         let mine = match self.shared.pair.try_hold() {
             Some(mut driver) => {
                 driver.turns += 1;
-                driver.poll();
+                driver.turn();
                 driver.finish();
                 true
             }

@@ -110,6 +110,9 @@ pub enum EthernetError {
 /// ```
 pub type EthernetPort<D> = Port<Ethernet<D>>;
 
+/// Longest frame taken; the longest packet at the largest path MTU is shorter by far.
+const INBOX: usize = 9216;
+
 /// The link of an [`EthernetPort`].
 pub struct Ethernet<D> {
     device: D,
@@ -117,6 +120,8 @@ pub struct Ethernet<D> {
     gid: Gid,
     neighbours: Neighbours,
     pauses: Pauses,
+    /// The frame received last.
+    inbox: Box<[u8; INBOX]>,
     /// The frame being sent.
     frame: Vec<u8>,
     /// Frames that the device has not taken yet, and whether they are packets of the card's.
@@ -153,6 +158,7 @@ impl<D: FrameDevice> EthernetPort<D> {
             gid,
             neighbours: Neighbours::new(),
             pauses: Pauses::new(config.speed),
+            inbox: Box::new([0; INBOX]),
             frame: Vec::with_capacity(4096 + 128),
             outbox: VecDeque::new(),
             loopback: VecDeque::new(),
@@ -321,12 +327,12 @@ impl<D: FrameDevice> Link for Ethernet<D> {
         }
     }
 
-    fn receive(
-        &mut self,
-        monitor: &mut Monitor,
-        inbox: &mut [u8],
-        name: RouteId,
-    ) -> io::Result<Received> {
+    fn arrived(&self) -> &[u8] {
+        &self.inbox[..]
+    }
+
+    fn receive(&mut self, monitor: &mut Monitor, name: RouteId) -> io::Result<Received> {
+        let inbox = &mut self.inbox[..];
         let len = match self.loopback.pop_front() {
             Some(frame) => {
                 inbox[..frame.len()].copy_from_slice(&frame);
@@ -363,8 +369,9 @@ impl<D: FrameDevice> Link for Ethernet<D> {
             0x86dd => discovery::ndp(envelope.content, envelope.src),
             _ => None,
         };
+        let vlan = envelope.vlan;
         if let Some(message) = message {
-            self.hear(monitor, envelope.vlan, message);
+            self.hear(monitor, vlan, message);
             return Ok(Received::Other);
         }
         let view = match FrameView::decode(bytes) {

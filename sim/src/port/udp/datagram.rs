@@ -15,7 +15,7 @@ const HOP_LIMIT: u8 = 64;
 /// Room for any packet, BTH to ICRC.
 pub(super) const LONGEST: usize = 4096 + 64;
 
-/// Writes into `out` the datagram that carries `packet`. The ICRC is over the headers that Linux puts in
+/// Appends to `out` the datagram that carries `packet`. The ICRC is over the headers that Linux puts in
 /// front for a socket that is at `port`, not connected, and has path MTU discovery on.
 #[inline]
 pub(super) fn encode(
@@ -25,11 +25,11 @@ pub(super) fn encode(
     payload: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    out.clear();
+    let start = out.len();
     encode_udp_payload(packet, route, payload, out)?;
     if port != UDP_PORT {
         // Of what the ICRC is over, only the port is another.
-        let icrc = decode(out, route, packet.ecn, port).map(|view| view.compute_icrc());
+        let icrc = decode(&out[start..], route, packet.ecn, port).map(|view| view.compute_icrc());
         if let (Ok(icrc), Some(end)) = (icrc, out.last_chunk_mut()) {
             *end = icrc.to_bytes();
         }

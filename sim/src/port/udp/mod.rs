@@ -1,23 +1,28 @@
 //! A card on a UDP socket.
 //!
 //! * [`UdpPort`]: opening it, and its link, here.
-//! * `socket`: the socket and its options.
+//! * `socket`: the socket, its options and its system calls.
+//! * `batch`, `inbox`: many datagrams in one system call, out and in.
 //! * `datagram`: packets to datagrams and back.
 //! * `error`: why it does not open.
 
+mod batch;
 mod datagram;
 mod error;
+mod inbox;
 mod socket;
 
 pub use error::OpenError;
 
-use super::link::{Arrival, Monitor, Received, is_not_ready};
+use super::link::{Arrival, Monitor, Received};
 use super::{Direction, Link, Port, PortConfig, SendError};
 use crate::card::PriorityMask;
 use crate::time::Time;
 use crate::wire::frame::UDP_PORT;
-use crate::wire::{Ecn, Encapsulation, Gid, MacAddr, Packet, Route, RouteId};
+use crate::wire::{Ecn, Encapsulation, Gid, MacAddr, Operation, Packet, Route, RouteId};
+use batch::{Batch, Outcome, Way};
 use datagram::Headers;
+use inbox::Inbox;
 use socket::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,6 +39,10 @@ pub struct UdpConfig {
     /// Bytes of kernel memory asked for what waits to be received; the kernel gives as much as
     /// `net.core.rmem_max` allows.
     pub receive_buffer: usize,
+    /// Runs of packets for one peer go to the kernel and come from it as one (`UDP_SEGMENT`, `UDP_GRO`),
+    /// several times faster for long messages. Only between ends that agree: the kernel numbers the
+    /// datagrams of a run, which the ICRC does not know of, so that other cards drop all but the first.
+    pub offload: bool,
     /// What all ports have.
     pub common: PortConfig,
 }
@@ -44,6 +53,7 @@ impl Default for UdpConfig {
             address: None,
             port: UDP_PORT,
             receive_buffer: 4 << 20,
+            offload: false,
             common: PortConfig::default(),
         }
     }
@@ -73,19 +83,9 @@ pub struct Udp {
     socket: Socket,
     local: SocketAddr,
     gid: Gid,
-    /// The packet being sent, BTH to ICRC.
-    datagram: Vec<u8>,
-    /// Where the packet in `datagram` goes, if the socket had no room for it.
-    held: Option<Outgoing>,
+    batch: Batch,
+    inbox: Inbox,
     overflow_seen: u32,
-}
-
-/// Where the packet in the datagram buffer goes, on its way to the socket.
-#[derive(Clone, Copy, Debug)]
-struct Outgoing {
-    to: SocketAddr,
-    tos: u8,
-    ttl: u8,
 }
 
 impl UdpPort {
@@ -101,7 +101,7 @@ impl UdpPort {
             Some(ip) if ip.is_unspecified() || ip.is_multicast() => {
                 return Err(OpenError::NotUnicast(ip));
             }
-            Some(ip) => Socket::open(SocketAddr::new(ip, config.port), config.receive_buffer)?,
+            Some(ip) => Socket::open(SocketAddr::new(ip, config.port), config)?,
             None => first_free(config)?,
         };
         let asked = SocketAddr::new(
@@ -117,8 +117,8 @@ impl UdpPort {
             socket,
             local,
             gid: Gid::from(local.ip()),
-            datagram: Vec::with_capacity(datagram::LONGEST),
-            held: None,
+            batch: Batch::new(config.offload),
+            inbox: Inbox::new(config.offload),
             overflow_seen: 0,
         };
         Ok(Port::new(link, &config.common))
@@ -157,20 +157,16 @@ impl Link for Udp {
         route.udp_src = self.local.port();
     }
 
-    fn receive(
-        &mut self,
-        monitor: &mut Monitor,
-        inbox: &mut [u8],
-        name: RouteId,
-    ) -> io::Result<Received> {
-        let Some(arrival) = self.socket.receive(inbox)? else {
+    #[inline]
+    fn receive(&mut self, monitor: &mut Monitor, name: RouteId) -> io::Result<Received> {
+        let Some(arrival) = self.inbox.next(&self.socket)? else {
             return Ok(Received::Nothing);
         };
         if let Some(n) = arrival.overflow {
             monitor.counters.overflow += u64::from(n.wrapping_sub(self.overflow_seen));
             self.overflow_seen = n;
         }
-        let bytes = &inbox[..arrival.len.min(inbox.len())];
+        let bytes = &self.inbox.bytes()[arrival.bytes.clone()];
         let route = datagram::arrival(arrival.from, self.gid, arrival.tos);
         let ecn = Ecn::from_bits(arrival.tos);
         let decoded = datagram::decode(bytes, &route, ecn, self.local.port());
@@ -185,9 +181,13 @@ impl Link for Udp {
             monitor.show(Direction::Received, &headers.frame(bytes));
         }
         let packet = match &decoded {
-            Ok(view) if !arrival.cut => {
-                Arrival::new(view, route, bytes.len(), matches!(icrc, Ok(Ok(_))), name)
-            }
+            Ok(view) if !arrival.cut => Arrival::new(
+                view,
+                route,
+                arrival.bytes.end,
+                matches!(icrc, Ok(Ok(_))),
+                name,
+            ),
             _ => None,
         };
         Ok(match packet {
@@ -197,6 +197,11 @@ impl Link for Udp {
                 Received::Other
             }
         })
+    }
+
+    #[inline]
+    fn arrived(&self) -> &[u8] {
+        self.inbox.bytes()
     }
 
     fn ready(&self) -> PriorityMask {
@@ -211,62 +216,63 @@ impl Link for Udp {
         payload: &[u8],
     ) -> bool {
         // Headers that the kernel would write differently make a packet that nobody accepts.
-        let port = self.local.port();
-        if route.encapsulation != Encapsulation::RoceV2
-            || route.src != self.gid
-            || datagram::encode(packet, route, port, payload, &mut self.datagram).is_err()
-        {
+        if route.encapsulation != Encapsulation::RoceV2 || route.src != self.gid {
             monitor.counters.refused += 1;
             return true;
         }
+        let port = self.local.port();
         let mut to = SocketAddr::new(route.dst.ip(), port);
         if let (SocketAddr::V6(to), SocketAddr::V6(local)) = (&mut to, self.local) {
             to.set_scope_id(local.scope_id());
         }
-        self.held = Some(Outgoing {
+        let way = Way {
             to,
             tos: route.dscp << 2 | packet.ecn.bits(),
             ttl: packet.hop_limit.max(1),
+        };
+        let acknowledges = packet.bth.opcode().operation() == Operation::Acknowledge;
+        let pushed = self.batch.push(way, acknowledges, |out| {
+            datagram::encode(packet, route, port, payload, out)
         });
-        self.flush(monitor)
+        if pushed.is_err() {
+            monitor.counters.refused += 1;
+            return true;
+        }
+        !self.batch.is_full() || self.flush(monitor)
     }
 
     fn keeps(&self) -> bool {
-        self.held.is_some()
+        self.batch.keeps()
     }
 
     fn flush(&mut self, monitor: &mut Monitor) -> bool {
-        let Some(Outgoing { to, tos, ttl }) = self.held else {
-            return true;
-        };
-        match self.socket.send(&self.datagram, to, tos, ttl) {
-            Ok(()) => {
-                monitor.counters.sent += 1;
-                if monitor.tap.is_some() {
-                    let headers = Headers {
-                        from: self.local,
-                        to,
-                        tos,
-                        hop_limit: ttl,
-                        identification: 0,
-                    };
-                    monitor.show(Direction::Sent, &headers.frame(&self.datagram));
+        let local = self.local;
+        let sent_all = self
+            .batch
+            .transmit(&mut self.socket, |outcome| match outcome {
+                Outcome::Sent(way, datagram) => {
+                    monitor.counters.sent += 1;
+                    if monitor.tap.is_some() {
+                        let headers = Headers {
+                            from: local,
+                            to: way.to,
+                            tos: way.tos,
+                            hop_limit: way.ttl,
+                            identification: 0,
+                        };
+                        monitor.show(Direction::Sent, &headers.frame(datagram));
+                    }
                 }
-            }
-            Err(e) if is_not_ready(&e) => {
-                monitor.counters.not_ready += 1;
-                return false;
-            }
-            Err(source) => {
-                monitor.counters.refused += 1;
-                monitor.last_send_error = Some(SendError {
-                    to: to.ip(),
-                    source,
-                });
-            }
-        }
-        self.held = None;
-        true
+                Outcome::Refused(way, source) => {
+                    monitor.counters.refused += 1;
+                    monitor.last_send_error = Some(SendError {
+                        to: way.to.ip(),
+                        source,
+                    });
+                }
+            });
+        monitor.counters.not_ready += u64::from(!sent_all);
+        sent_all
     }
 
     fn next_timeout(&self) -> Time {
@@ -287,10 +293,7 @@ impl Link for Udp {
 fn first_free(config: &UdpConfig) -> Result<Socket, OpenError> {
     let address = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
     for last in 2..=254 {
-        match Socket::open(
-            SocketAddr::new(address(last), config.port),
-            config.receive_buffer,
-        ) {
+        match Socket::open(SocketAddr::new(address(last), config.port), config) {
             Err(OpenError::InUse(_)) => {}
             other => return other,
         }

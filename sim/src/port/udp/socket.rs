@@ -1,13 +1,16 @@
-//! The socket of a port: its options, and one datagram at a time.
+//! The socket of a port: its options and its system calls.
 
+#![allow(unsafe_code)]
+
+use super::UdpConfig;
+use super::batch::Way;
 use super::error::OpenError;
 use crate::port::ethernet::wait_for;
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
-};
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, SockAddr, Type};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -19,24 +22,10 @@ pub(super) struct Socket {
     /// TOS and TTL that what is sent next will have.
     tos: u8,
     ttl: u8,
-    control: Vec<u8>,
-}
-
-/// What came with a datagram.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    pub(super) len: usize,
-    pub(super) from: SocketAddr,
-    /// TOS or traffic class.
-    pub(super) tos: u8,
-    /// The datagram was longer than the buffer.
-    pub(super) cut: bool,
-    /// Datagrams that the kernel has dropped so far because the socket was full.
-    pub(super) overflow: Option<u32>,
 }
 
 impl Socket {
-    pub(super) fn open(address: SocketAddr, receive_buffer: usize) -> Result<Socket, OpenError> {
+    pub(super) fn open(address: SocketAddr, config: &UdpConfig) -> Result<Socket, OpenError> {
         let io = |what| {
             move |source: io::Error| OpenError::Io {
                 address,
@@ -49,7 +38,7 @@ impl Socket {
             socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(|e| match e
                 .raw_os_error()
             {
-                Some(nix::libc::EAFNOSUPPORT) => OpenError::NoFamily(address),
+                Some(libc::EAFNOSUPPORT) => OpenError::NoFamily(address),
                 _ => io("opening a socket")(e),
             })?;
         socket
@@ -57,7 +46,7 @@ impl Socket {
             .map_err(io("setting O_NONBLOCK"))?;
         // The kernel cuts the size to net.core.rmem_max.
         socket
-            .set_recv_buffer_size(receive_buffer)
+            .set_recv_buffer_size(config.receive_buffer)
             .map_err(io("setting SO_RCVBUF"))?;
         let ttl = 64;
         // DF with PROBE, which heeds no path MTU that a stranger's ICMP message sets. With DF and
@@ -87,6 +76,10 @@ impl Socket {
         }
         setsockopt(&socket, sockopt::RxqOvfl, &1)
             .map_err(|e| io("setting SO_RXQ_OVFL")(e.into()))?;
+        if config.offload {
+            setsockopt(&socket, sockopt::UdpGroSegment, &true)
+                .map_err(|e| io("setting UDP_GRO")(e.into()))?;
+        }
         socket
             .bind(&SockAddr::from(address))
             .map_err(|e| OpenError::bind(address, e))?;
@@ -94,7 +87,6 @@ impl Socket {
             socket,
             tos: 0,
             ttl: ttl as u8,
-            control: nix::cmsg_space!(nix::libc::c_int, u32),
         })
     }
 
@@ -110,67 +102,60 @@ impl Socket {
         self.socket.recv_buffer_size()
     }
 
-    /// Sends one datagram. TOS and TTL are options of the socket, set when they change.
-    pub(super) fn send(
-        &mut self,
-        datagram: &[u8],
-        to: SocketAddr,
-        tos: u8,
-        ttl: u8,
-    ) -> io::Result<()> {
-        if tos != self.tos {
-            match to {
-                SocketAddr::V4(_) => self.socket.set_tos_v4(tos.into())?,
-                SocketAddr::V6(_) => self.socket.set_tclass_v6(tos.into())?,
+    /// What is sent next has this class and hop limit: options of the socket, set when they change.
+    #[inline]
+    pub(super) fn set_way(&mut self, way: &Way) -> io::Result<()> {
+        if way.tos != self.tos {
+            match way.to {
+                SocketAddr::V4(_) => self.socket.set_tos_v4(way.tos.into())?,
+                SocketAddr::V6(_) => self.socket.set_tclass_v6(way.tos.into())?,
             }
-            self.tos = tos;
+            self.tos = way.tos;
         }
-        if ttl != self.ttl {
-            match to {
-                SocketAddr::V4(_) => self.socket.set_ttl_v4(ttl.into())?,
-                SocketAddr::V6(_) => self.socket.set_unicast_hops_v6(ttl.into())?,
+        if way.ttl != self.ttl {
+            match way.to {
+                SocketAddr::V4(_) => self.socket.set_ttl_v4(way.ttl.into())?,
+                SocketAddr::V6(_) => self.socket.set_unicast_hops_v6(way.ttl.into())?,
             }
-            self.ttl = ttl;
+            self.ttl = way.ttl;
         }
+        Ok(())
+    }
+
+    /// Sends one datagram.
+    #[inline]
+    pub(super) fn send(&self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
         self.socket.send_to(datagram, &to.into()).map(|_| ())
     }
 
-    /// Receives one datagram; `None` if there is none.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
-        let mut pieces = [IoSliceMut::new(buffer)];
-        let message = match recvmsg::<SockaddrStorage>(
-            self.socket.as_raw_fd(),
-            &mut pieces,
-            Some(&mut self.control),
-            MsgFlags::MSG_DONTWAIT,
-        ) {
-            Ok(message) => message,
-            Err(nix::Error::EAGAIN | nix::Error::EINTR) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        let (mut tos, mut overflow) = (0, None);
-        for control in message.cmsgs().into_iter().flatten() {
-            match control {
-                ControlMessageOwned::Ipv4Tos(t) => tos = t,
-                ControlMessageOwned::Ipv6TClass(t) => tos = t as u8,
-                ControlMessageOwned::RxqOvfl(n) => overflow = Some(n),
-                _ => {}
-            }
-        }
-        let from = message.address.and_then(|a| {
-            if let Some(v4) = a.as_sockaddr_in() {
-                Some(SocketAddr::V4((*v4).into()))
-            } else {
-                a.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into()))
-            }
-        });
-        Ok(from.map(|from| Arrival {
-            len: message.bytes,
-            from,
-            tos,
-            cut: message.flags.contains(MsgFlags::MSG_TRUNC),
-            overflow,
-        }))
+    /// Sends messages; how many of them went.
+    pub(super) fn send_many(&self, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+        // SAFETY: each header points to a name, bytes and control messages of the caller's, who borrows
+        // them for as long as this takes; the kernel only reads them.
+        count(unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                messages.len() as _,
+                0,
+            )
+        })
+    }
+
+    /// Receives what is there, as far as there is room; how many messages that was.
+    #[inline]
+    pub(super) fn receive_many(&self, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+        // SAFETY: each header points to memory of the inbox's, which it has for itself alone and which
+        // does not move.
+        count(unsafe {
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                messages.len() as _,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        })
     }
 
     /// Another name of the socket.
@@ -182,4 +167,9 @@ impl Socket {
     pub(super) fn wait(&self, to_send: bool, timeout: Duration) -> io::Result<()> {
         wait_for(&self.socket, to_send, timeout)
     }
+}
+
+/// What a system call says: a number of messages, or an error.
+fn count(said: libc::c_int) -> io::Result<usize> {
+    usize::try_from(said).map_err(|_| io::Error::last_os_error())
 }
