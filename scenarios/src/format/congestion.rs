@@ -6,7 +6,7 @@ use super::schema::{Key, Kind};
 use super::topology::RATE;
 use crate::units::{Probability, Rate, Size, Span};
 use softroce_sim::card::congestion::{
-    CongestionControl, Dcqcn, Fixed, Notification, Scope, Window,
+    CongestionControl, Dcqcn, EarlyMark, Fixed, Notification, Scope, Window,
 };
 use softroce_sim::rate;
 
@@ -295,6 +295,8 @@ pub(super) fn read(reader: &Reader<'_>, rocev2: bool) -> Congestion {
             priority: reader.get("cnp-priority"),
             dscp: reader.get("cnp-dscp"),
             delay: reader.get("cnp-delay"),
+            // As the key `cnp-interval` says; the paper's receivers keep such marks.
+            early: EarlyMark::Forgotten,
         },
         answers,
     }

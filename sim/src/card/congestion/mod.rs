@@ -17,10 +17,13 @@ pub mod fixed;
 pub mod notification;
 mod pacing;
 
+#[cfg(test)]
+mod tests;
+
 pub use dcqcn::Dcqcn;
 pub use fixed::Fixed;
 pub(crate) use notification::Notifier;
-pub use notification::{Notification, Scope};
+pub use notification::{EarlyMark, Notification, Scope};
 pub(crate) use pacing::Limiter;
 
 use crate::rate::Rate;

@@ -18,10 +18,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// How a card answers marked packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notification {
-    /// The least time between two CNPs to the same [`Scope`]; a mark within it makes none.
+    /// The least time between two CNPs to the same [`Scope`].
     pub interval: Span,
     /// What is counted as the same.
     pub scope: Scope,
+    /// What becomes of a mark within that time.
+    pub early: EarlyMark,
     /// Ethernet priority of CNPs, 0 to 7.
     pub priority: u8,
     /// DSCP of CNPs, 0 to 63.
@@ -41,21 +43,34 @@ pub enum Scope {
     Port,
 }
 
+/// What becomes of a mark within the least time between two CNPs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EarlyMark {
+    /// It makes a CNP at the end of that time, one however many there were. Of a scope with several queue pairs
+    /// the first that was marked gets it. So has it DCQCN's paper: after a CNP there is one in each interval
+    /// in which any packet was marked.
+    Kept,
+    /// It makes none.
+    Forgotten,
+}
+
 impl Notification {
     /// DCQCN's paper: 50 us for each flow, at high priority.
     pub const PAPER: Notification = Notification {
         interval: Span::from_us(50),
         scope: Scope::QueuePair,
+        early: EarlyMark::Kept,
         priority: 6,
         dscp: 48,
         delay: Span::ZERO,
     };
 
     /// Defaults of ConnectX cards (`min_time_between_cnps`, `cnp_802p_prio`, `cnp_dscp`). The scope is
-    /// approximate, see [`Scope::Port`].
+    /// approximate, see [`Scope::Port`]; what becomes of early marks is not known.
     pub const CONNECTX: Notification = Notification {
         interval: Span::from_us(4),
         scope: Scope::Port,
+        early: EarlyMark::Forgotten,
         ..Notification::PAPER
     };
 }
@@ -81,8 +96,9 @@ struct Waiting {
 pub(crate) struct Notifier {
     spec: Option<Notification>,
     priority: u8,
+    /// By the time they are ready.
     queue: VecDeque<Waiting>,
-    /// When the last CNP to a sender was made; what a sender is, is the scope's.
+    /// When the last CNP to a sender was due, or will be; what a sender is, is the scope's.
     last: BTreeMap<(Gid, QpNumber), Time>,
 }
 
@@ -104,8 +120,8 @@ impl Notifier {
         self.priority
     }
 
-    /// True if a CNP may go to a sender now, which is then taken to have gone.
-    fn admit(&mut self, now: Time, spec: &Notification, peer: Gid, qp: QpNumber) -> bool {
+    /// When a CNP to a sender is due for a mark at `now`, which is then taken to have gone; `None` if none is.
+    fn admit(&mut self, now: Time, spec: &Notification, peer: Gid, qp: QpNumber) -> Option<Time> {
         let nobody = QpNumber::new(0);
         let key = match spec.scope {
             Scope::QueuePair => (peer, qp),
@@ -113,14 +129,19 @@ impl Notifier {
             Scope::Port => (Gid([0; 16]), nobody),
         };
         let early = |at: Time| now < at + spec.interval;
-        if self.last.get(&key).is_some_and(|&at| early(at)) {
-            return false;
-        }
+        let due = match self.last.get(&key) {
+            Some(&at) if early(at) => match spec.early {
+                EarlyMark::Kept if at <= now => at + spec.interval,
+                // One is to come, and tells of this mark too.
+                EarlyMark::Kept | EarlyMark::Forgotten => return None,
+            },
+            _ => now,
+        };
         if self.last.len() >= SENDERS {
             self.last.retain(|_, &mut at| early(at));
         }
-        self.last.insert(key, now);
-        true
+        self.last.insert(key, due);
+        Some(due)
     }
 
     /// True if a CNP is ready at `now`.
@@ -173,10 +194,12 @@ impl Card {
             (None, Some(deth)) => (route.src, deth.src_qp),
             (None, None) => return,
         };
-        if self.notifier.queue.len() >= MAX_WAITING || !self.notifier.admit(now, &spec, peer, dest)
-        {
+        if self.notifier.queue.len() >= MAX_WAITING {
             return;
         }
+        let Some(due) = self.notifier.admit(now, &spec, peer, dest) else {
+            return;
+        };
         let (id, way) = match (&qp.path, qp.cnp_route) {
             (Some(_), Some(known)) => known,
             (Some(path), None) => {
@@ -210,12 +233,14 @@ impl Card {
         if self.notifier.queue.iter().any(same) {
             return;
         }
-        let ready = now + spec.delay;
-        self.notifier.queue.push_back(Waiting {
+        let ready = due + spec.delay;
+        let waiting = Waiting {
             ready,
             index: index as u32,
             packet,
-        });
+        };
+        let place = self.notifier.queue.partition_point(|w| w.ready <= ready);
+        self.notifier.queue.insert(place, waiting);
         if ready <= now {
             self.cnps_are_ready(now);
         } else {
@@ -256,3 +281,26 @@ impl Card {
 
 /// The way of a queue pair's CNPs, worked out when the first one is made.
 pub(crate) type CnpRoute = Option<(RouteId, Route)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_that_may_be_told_again_are_forgotten() {
+        let mut notifier = Notifier::new(Some(Notification::PAPER), Encapsulation::RoceV2);
+        let peer = Gid([7; 16]);
+        let us = |n: u64| Time::ZERO + Span::from_us(n);
+        let mut ask = |at, n| notifier.admit(at, &Notification::PAPER, peer, QpNumber::new(n));
+        // All but the last at once; that one later.
+        for n in 1..SENDERS as u32 {
+            assert_eq!(ask(us(0), n), Some(us(0)));
+        }
+        assert_eq!(ask(us(30), 5000), Some(us(30)));
+        // The next one finds the place full and those of the beginning out of date, but not the late one.
+        assert_eq!(ask(us(60), 6000), Some(us(60)));
+        assert_eq!(ask(us(60), 5000), Some(us(80)));
+        assert_eq!(ask(us(60), 1), Some(us(60)));
+        assert_eq!(notifier.last.len(), 3);
+    }
+}

@@ -2,9 +2,11 @@
 //!
 //! * `notification`: a marked packet makes a CNP.
 //! * `reaction`: a CNP makes a queue pair send more slowly.
+//! * `stages`: by how much, and how it recovers, step by step.
 
 mod notification;
 mod reaction;
+mod stages;
 
 use super::Rule;
 use crate::bench::*;
@@ -13,7 +15,7 @@ use softroce_sim::rate::Rate;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{Ecn, Ext, Opcode, Packet, Route, cnp};
 
-pub(super) const RULES: &[&[Rule]] = &[notification::RULES, reaction::RULES];
+pub(super) const RULES: &[&[Rule]] = &[notification::RULES, reaction::RULES, stages::RULES];
 
 const LINE: Rate = Rate::from_gbps(40);
 

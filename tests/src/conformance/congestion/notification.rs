@@ -4,7 +4,7 @@ use super::super::Rule;
 use super::super::Source::{Behaviour, Id, Section};
 use super::*;
 use crate::bench::*;
-use softroce_sim::card::congestion::{Fixed, Scope};
+use softroce_sim::card::congestion::{EarlyMark, Fixed, Scope};
 use softroce_sim::card::{CongestionControl, Notification, PriorityMask, QpType, Refusal};
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{Ecn, Ext, Frame, Gid, Opcode, QpNumber, Route};
@@ -33,6 +33,11 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule!(
         Behaviour,
+        "A mark within that time makes a CNP at its end, one of all of them",
+        [early_marks_are_kept, early_marks_of_others_do_not_wait]
+    ),
+    rule!(
+        Behaviour,
         "A mark counts even if its packet comes again, out of order or too early",
         [marks_count_before_the_psn_is_looked_at]
     ),
@@ -50,6 +55,11 @@ pub(super) const RULES: &[Rule] = &[
         Behaviour,
         "A CNP takes the time that is set for it",
         [a_cnp_takes_its_time]
+    ),
+    rule!(
+        Behaviour,
+        "No more than one CNP to a queue pair waits for the port",
+        [one_cnp_waits_for_each_sender]
     ),
     rule!(
         Behaviour,
@@ -146,16 +156,10 @@ fn cnps_keep_their_distance() {
         setup.config.notification = Some(Notification {
             scope,
             interval,
+            early: EarlyMark::Forgotten,
             ..Notification::PAPER
         });
         let mut b = Bench::new(setup);
-        let from = |qp: u32| {
-            let mut said = datagram(0, QKEY, b"x");
-            if let Ext::Deth(deth) = &mut said.ext {
-                deth.src_qp = QpNumber::new(qp);
-            }
-            said
-        };
         let mark = |b: &mut Bench, qp| {
             hear_marked(b, from(qp));
             cnps(b).len()
@@ -181,6 +185,72 @@ fn cnps_keep_their_distance() {
         let sent = 2 + u64::from(second) + u64::from(elsewhere);
         assert_eq!(counted.cnps_sent, sent);
     }
+}
+
+/// A datagram of another queue pair of the peer.
+fn from(qp: u32) -> Say {
+    let mut said = datagram(0, QKEY, b"x");
+    if let Ext::Deth(deth) = &mut said.ext {
+        deth.src_qp = QpNumber::new(qp);
+    }
+    said
+}
+
+fn early_marks_are_kept() {
+    let mut b = bench();
+    let mut psn = 0;
+    let mut mark_at = |b: &mut Bench, at: Time| {
+        b.now = at;
+        let request = write_only(psn, b.remote(0), b"x");
+        psn += 1;
+        hear_marked(b, request);
+        cnps(b).len()
+    };
+    let ps = |n| Time::from_ps(n);
+    assert_eq!(mark_at(&mut b, us(7)), 1);
+    // Until 57 us: at the same instant, in the middle, and at the last moment.
+    for at in [us(7), us(30), us(31), ps(56_999_999)] {
+        assert_eq!(mark_at(&mut b, at), 0, "{at}");
+    }
+    let sent = sends_until(&mut b, us(106));
+    let times: Vec<_> = sent.iter().map(|(at, p)| (*at, p.bth.opcode())).collect();
+    assert_eq!(times, [(us(57), Opcode::CNP)]);
+    // That one counts too: until 107 us. The next one as well, though there was no mark at its time.
+    assert_eq!(mark_at(&mut b, us(106)), 0);
+    assert_eq!(sends_until(&mut b, us(107)).len(), 1);
+    assert_eq!(mark_at(&mut b, us(156)), 0);
+    assert_eq!(sends_until(&mut b, us(206)).len(), 1);
+    // Without a mark there is none, and after the time one goes at once.
+    assert_eq!(sends_until(&mut b, us(400)).len(), 0);
+    assert_eq!(mark_at(&mut b, us(400)), 1);
+    assert_eq!((b.counted().ecn_marked, b.counted().cnps_sent), (8, 5));
+}
+
+fn early_marks_of_others_do_not_wait() {
+    let mut setup = managed(Setup::ud());
+    setup.config.notification = Some(Notification {
+        delay: Span::from_us(3),
+        ..Notification::PAPER
+    });
+    let mut b = Bench::new(setup);
+    // One queue pair is told at 3 us and again at 53 us; in between another, that had not been told.
+    for (at, qp) in [(us(0), PEER_QP), (us(10), PEER_QP), (us(20), 0x78)] {
+        b.now = at;
+        hear_marked(&mut b, from(qp));
+        b.packets();
+        assert!(sends_until(&mut b, at + Span::from_us(2)).is_empty());
+        if qp != PEER_QP || at > us(0) {
+            continue;
+        }
+        let first = sends_until(&mut b, us(9));
+        assert_eq!(first[0].0, us(3));
+    }
+    let sent = sends_until(&mut b, us(200));
+    let told: Vec<_> = sent
+        .iter()
+        .map(|(at, p)| (*at, p.bth.dest_qp().get()))
+        .collect();
+    assert_eq!(told, [(us(23), 0x78), (us(53), PEER_QP)]);
 }
 
 fn marks_count_before_the_psn_is_looked_at() {
@@ -261,12 +331,45 @@ fn a_cnp_takes_its_time() {
     b.now = us(3);
     let request = write_only(0, b.remote(0), b"x");
     hear_marked(&mut b, request);
-    let sent = sends_until(&mut b, us(10));
+    let mut sent = sends_until(&mut b, Time::from_ps(3_699_999));
+    assert_eq!(sent.len(), 1);
+    b.now = b.card.next_timeout();
+    assert!(b.card.advance(b.now), "something has come due");
+    sent.extend(sends_until(&mut b, us(10)));
     let times: Vec<_> = sent
         .iter()
         .map(|(at, p)| (at.as_ps(), p.priority))
         .collect();
     assert_eq!(times, [(3_000_000, 3), (3_700_000, 6)]);
+}
+
+fn one_cnp_waits_for_each_sender() {
+    let mut b = Bench::new(managed(Setup::ud()));
+    let other = Route {
+        src: Ipv4Addr::new(10, 0, 0, 3).into(),
+        ..b.route
+    };
+    // The port takes nothing. Three queue pairs are marked again and again: two of one address, and one at
+    // another that has the number of the first.
+    for n in 0..5 {
+        b.now = us(60 * n);
+        b.card.advance(b.now);
+        hear_marked(&mut b, from(PEER_QP));
+        hear_marked(&mut b, from(0x78));
+        hear_marked_along(&mut b, from(PEER_QP), &other);
+    }
+    let peer = b.route.src;
+    let waited = cnps(&mut b);
+    let mut told: Vec<_> = waited
+        .iter()
+        .map(|cnp| {
+            let frame = Frame::decode(&b.frame(cnp)).unwrap();
+            (frame.route().dst == peer, cnp.bth.dest_qp().get())
+        })
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, [(false, PEER_QP), (true, PEER_QP), (true, 0x78)]);
+    assert_eq!(b.counted().cnps_sent, 3);
 }
 
 fn data_is_ecn_capable() {

@@ -4,7 +4,7 @@ use super::super::Rule;
 use super::super::Source::{Behaviour, Id};
 use super::*;
 use crate::bench::*;
-use softroce_sim::card::congestion::Fixed;
+use softroce_sim::card::congestion::{Fixed, Window};
 use softroce_sim::card::{CongestionControl, Dcqcn, QpType};
 use softroce_sim::rate::Rate;
 use softroce_sim::time::{Span, Time};
@@ -48,7 +48,12 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "A window holds back what is not acknowledged, but never the only packet",
-        [a_window_is_kept]
+        [a_window_is_kept, a_window_follows_the_rate]
+    ),
+    rule!(
+        Behaviour,
+        "A fixed rate is kept, up to that of the port, and CNPs do not change it",
+        [a_fixed_rate_is_kept]
     ),
     rule!(
         Behaviour,
@@ -277,6 +282,52 @@ fn a_window_is_kept() {
     }
     let state = b.card.congestion(b.now, b.qp.number()).unwrap();
     assert_eq!((state.rate, state.window), (Rate::from_gbps(20), Some(1)));
+}
+
+fn a_window_follows_the_rate() {
+    let mut setup = managed(Setup::default());
+    setup.config.ack_every = 1;
+    setup.config.congestion = CongestionControl::Dcqcn(Dcqcn {
+        window: Some(Window {
+            bytes: 8 << 10,
+            follows_rate: true,
+        }),
+        ..Dcqcn::PAPER
+    });
+    let mut b = Bench::new(setup);
+    b.post_write(1, 16 << 10);
+    // At the rate of the port, eight packets; at half of it four, at a quarter two.
+    assert_eq!(b.packets().len(), 8);
+    b.hear(ack(7, 0));
+    for left in [4, 2] {
+        hear_cnp(&mut b);
+        let state = b.card.congestion(b.now, b.qp.number()).unwrap();
+        assert_eq!(state.window, Some(left << 10));
+        let end = b.now + Span::from_us(10);
+        assert_eq!(sends_until(&mut b, end).len() as u64, left);
+        let answered = if left == 4 { 11 } else { 13 };
+        b.hear(ack(answered, 0));
+    }
+}
+
+fn a_fixed_rate_is_kept() {
+    let mut setup = managed(Setup::default());
+    setup.config.congestion = CongestionControl::Fixed(Fixed::rate(Rate::from_gbps(20)));
+    let mut b = Bench::new(setup.clone());
+    b.post_write(1, 8 << 10);
+    b.pull().unwrap();
+    hear_cnp(&mut b);
+    let sent = sends_until(&mut b, us(50));
+    assert_eq!(gaps(&sent), [AT_20G; 6]);
+    let counted = b.counted();
+    assert_eq!((counted.cnps_received, counted.cnps_ignored), (1, 1));
+    let state = b.card.congestion(b.now, b.qp.number()).unwrap();
+    assert_eq!((state.rate, state.window), (Rate::from_gbps(20), None));
+    // At the rate of the port there is nothing to wait for.
+    setup.config.congestion = CongestionControl::Fixed(Fixed::rate(LINE));
+    let mut b = Bench::new(setup);
+    b.post_write(1, 8 << 10);
+    assert_eq!(b.packets().len(), 8);
 }
 
 fn a_cnp_without_congestion_control_is_ignored() {

@@ -158,6 +158,12 @@ fn the_rate_comes_back_to_that_of_the_port_and_stays() {
     assert_eq!(rp.state(end).timer_stages, 100_000);
     assert_eq!(rp.rate(end), None);
     near(rates(&rp, end), (40.0, 40.0));
+    // Those that were counted at one go are not counted again, and the next one comes in its time.
+    assert_eq!(rp.state(end).timer_stages, 100_000);
+    let next = end + Span::from_us(55);
+    let before = Time::from_ps(next.as_ps() - 1);
+    assert_eq!(rp.state(before).timer_stages, 100_000);
+    assert_eq!(rp.state(next).timer_stages, 100_001);
     rp.sent(end, 20_000_000);
     near(rates(&rp, end), (40.0, 40.0));
     // Alpha has died down: a CNP now hardly cuts.
@@ -239,7 +245,36 @@ fn the_first_cnp_may_set_a_rate() {
 }
 
 #[test]
+fn a_window_shrinks_and_grows_with_the_rate() {
+    let windowed = |follows_rate| Dcqcn {
+        window: Some(Window {
+            bytes: 100_000,
+            follows_rate,
+        }),
+        ..Dcqcn::PAPER
+    };
+    for (follows, bytes) in [
+        (true, [100_000, 50_000, 25_000, 37_500]),
+        (false, [100_000; 4]),
+    ] {
+        let mut rp = ReactionPoint::new(windowed(follows), Rate::from_gbps(40));
+        assert_eq!(rp.window(), Some(bytes[0]));
+        rp.notified(us(0));
+        assert_eq!(rp.window(), Some(bytes[1]));
+        rp.notified(us(50));
+        assert_eq!(rp.window(), Some(bytes[2]));
+        assert_eq!(rp.state(us(105)).window, Some(bytes[3]));
+    }
+    let mut rp = ReactionPoint::new(Dcqcn::PAPER, Rate::from_gbps(40));
+    rp.notified(us(0));
+    assert_eq!(rp.window(), None);
+}
+
+#[test]
 fn hpcc_scales_with_the_port() {
+    let p = Dcqcn::hpcc(Rate::from_gbps(40));
+    assert_eq!(p.additive, Rate::from_mbps(8));
+    assert_eq!(p.hyper, Rate::from_mbps(80));
     // 5 and 50 Mb/s for each 25 Gb/s.
     let p = Dcqcn::hpcc(Rate::from_gbps(100));
     assert_eq!(p.additive, Rate::from_mbps(20));
@@ -255,6 +290,58 @@ fn what_cannot_be_is_named() {
     }
     let says = |p: Dcqcn| p.check(line).unwrap_err().to_string();
     let paper = Dcqcn::PAPER;
+    let utmost = Dcqcn {
+        cut_exponent: 31,
+        min_dec_fac: 100,
+        first_cnp_rate: Some(line),
+        additive: line,
+        hyper: line,
+        min_rate: line,
+        fast_recovery: 1,
+        g: 1.0,
+        initial_alpha: 0.0,
+        ..paper
+    };
+    assert_eq!(utmost.check(line), Ok(()));
+    let deep = |cut_exponent| Dcqcn {
+        cut_exponent,
+        ..paper
+    };
+    for exponent in [32, 255] {
+        let message = format!("cut_exponent is {exponent}; it must be 0 to 31");
+        assert_eq!(says(deep(exponent)), message);
+    }
+    let least = |min_dec_fac| Dcqcn {
+        min_dec_fac,
+        ..paper
+    };
+    for percent in [101, 255] {
+        let message = format!("min_dec_fac is {percent}; it must be 0 to 100 percent");
+        assert_eq!(says(least(percent)), message);
+    }
+    let over = Rate::from_bps(line.bps() + 1);
+    assert!(
+        says(Dcqcn {
+            first_cnp_rate: over,
+            ..paper
+        })
+        .starts_with("first_cnp_rate is ")
+    );
+    let over = over.unwrap();
+    assert!(
+        says(Dcqcn {
+            additive: over,
+            ..paper
+        })
+        .starts_with("additive is ")
+    );
+    assert!(
+        says(Dcqcn {
+            min_rate: over,
+            ..paper
+        })
+        .starts_with("min_rate is ")
+    );
     assert_eq!(
         says(Dcqcn { g: 1.5, ..paper }),
         "g is 1.5; it must be between 0 and 1"
