@@ -1,5 +1,9 @@
 //! What tshark makes of a capture, held against what softroce makes of it.
 
+mod cm;
+
+pub use cm::check_messages;
+
 use softroce_sim::wire::capture::Reader;
 use softroce_sim::wire::frame::{Frame, FrameView};
 use std::fs::File;

@@ -147,3 +147,17 @@ fn tshark_reads_the_capture_of_a_socket() {
         println!("{name}: {packets} packets, tshark and softroce agree");
     }
 }
+
+#[test]
+fn tshark_reads_the_messages_of_the_connection_manager_as_we_do() {
+    let Some(program) = peers::find("tshark") else {
+        return;
+    };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("captures");
+    let messages = |case: &str| tshark::check_messages(&program, &folder.join(case));
+    let connection = ["REQ", "REP", "RTU", "DREQ", "DREP"];
+    assert_eq!(messages("cm_rping.pcap"), connection);
+    assert_eq!(messages("cm_rstream.pcap"), connection);
+    assert_eq!(messages("cm_reject.pcap"), ["REQ", "REJ"]);
+    assert_eq!(messages("cm_udaddy.pcap"), ["SIDR_REQ", "SIDR_REP"]);
+}

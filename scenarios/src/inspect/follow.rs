@@ -14,6 +14,7 @@ use super::messages::Piece;
 use super::requests::{Request, Requests};
 use super::responses::{Response, report_nak};
 use softroce_sim::wire::capture::Stamp;
+use softroce_sim::wire::cm::{CommId, Message};
 use softroce_sim::wire::frame::Network;
 use softroce_sim::wire::{Ecn, FrameView, Gid, Opcode, Operation, Psn, QpNumber, Service};
 use std::collections::HashMap;
@@ -109,7 +110,7 @@ pub(super) struct Flows {
     /// By source and destination, at any point.
     by_route: HashMap<(Gid, Gid), Vec<usize>>,
     /// CM requests without a reply so far, by point, sender and connection.
-    asked: HashMap<(Point, Gid, u32), (QpNumber, Option<u32>)>,
+    asked: HashMap<(Point, Gid, CommId), (QpNumber, Option<u32>)>,
     /// The other flow of a connection, and its path MTU, by CM.
     joined: HashMap<Key, (Key, Option<u32>)>,
     /// Packets of flows beyond the limit.
@@ -324,12 +325,14 @@ impl Flows {
     /// A datagram: if it is a CM message, it says which flows make a connection.
     fn connect(&mut self, key: Key, seen: &Seen<'_>) {
         // As many as there can be flows: the rest of a flood is not remembered.
-        match cm::read(seen.view) {
-            Some(cm::Message::Request { local_id, qp, mtu }) if self.asked.len() < self.most => {
-                self.asked.insert((key.point, key.src, local_id), (qp, mtu));
+        match cm::read(seen.view).map(|mad| mad.message) {
+            Some(Message::Req(m)) if self.asked.len() < self.most => {
+                let asker = (m.qp, cm::path_mtu(m.path_mtu));
+                self.asked.insert((key.point, key.src, m.local_id), asker);
             }
-            Some(cm::Message::Reply { remote_id, qp }) if self.joined.len() < self.most => {
-                let Some((asker, mtu)) = self.asked.remove(&(key.point, key.dst, remote_id)) else {
+            Some(Message::Rep(m)) if self.joined.len() < self.most => {
+                let asked = (key.point, key.dst, m.remote_id);
+                let Some((asker, mtu)) = self.asked.remove(&asked) else {
                     return;
                 };
                 let to_asker = Key {
@@ -339,7 +342,7 @@ impl Flows {
                 let from_asker = Key {
                     src: key.dst,
                     dst: key.src,
-                    dest_qp: qp,
+                    dest_qp: m.qp,
                     ..key
                 };
                 self.joined.insert(to_asker, (from_asker, mtu));

@@ -10,7 +10,7 @@
 //! | `messages` | opcode order, lengths |
 //! | `responses`, `msn` | ACKs, NAKs, READ responses, message sequence numbers |
 //! | `links` | which interfaces are the directions of one link |
-//! | `cm` | which queue pairs a CM exchange joins |
+//! | `cm` | messages of the communication manager, and which queue pairs they join |
 //! | `finding`, `packet`, `report` | what comes out |
 //! | `text`, `json` | how it is written |
 //!
@@ -59,6 +59,7 @@ mod requests;
 mod responses;
 mod text;
 
+pub use cm::CmFields;
 pub use error::InspectError;
 pub use finding::{Finding, Rule, Severity};
 pub use giveup::{FatalNak, GivenUp, SeenNak, SeenTry};

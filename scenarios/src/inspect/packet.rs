@@ -1,5 +1,6 @@
 //! One packet of a capture as it is shown.
 
+use super::cm::{self, CmFields};
 use super::finding::{Finding, span};
 use serde::Serialize;
 use softroce_sim::card::codes::{decode_credits, rnr_timer};
@@ -78,6 +79,8 @@ pub struct Packet {
     pub atomicacketh: Option<u64>,
     /// Datagram extended transport header.
     pub deth: Option<DethFields>,
+    /// Message of the communication manager.
+    pub cm: Option<CmFields>,
     /// Bytes of payload, without pad.
     pub payload_len: usize,
     /// Whether the ICRC is right.
@@ -192,6 +195,7 @@ impl Packet {
                 Ext::Deth(d) | Ext::DethImmediate(d, _) => Some(deth(d)),
                 _ => None,
             },
+            cm: cm::read(view).as_ref().map(CmFields::of),
             payload_len: t.payload.len(),
             icrc: IcrcStatus::Unchecked,
             flow: None,
@@ -224,6 +228,9 @@ impl Packet {
         }
         if let Some(d) = &self.deth {
             parts.push(format!("qkey {:#010x} srcqp {:#08x}", d.q_key, d.srcqp));
+        }
+        if let Some(cm) = &self.cm {
+            parts.push(format!("CM {}", cm.text));
         }
         if let Some(i) = self.immdt {
             parts.push(format!("imm {i:#010x}"));

@@ -11,6 +11,7 @@
 //! | [`icrc`] | the invariant CRC |
 //! | [`frame`] | whole frames with owned or borrowed bytes; packets to frames and back |
 //! | [`cnp`], [`pfc`] | congestion notifications and priority pauses |
+//! | [`mad`], [`cm`] | management datagrams; messages that make and end connections |
 //! | [`capture`] | pcap and pcapng files in, pcapng files out |
 //!
 //! A port sends with [`frame::encode_packet`] (an Ethernet frame) or [`frame::encode_udp_payload`]
@@ -27,6 +28,7 @@ pub mod aeth;
 pub mod atomic;
 pub mod bth;
 pub mod capture;
+pub mod cm;
 pub mod cnp;
 pub mod deth;
 pub mod ext;
@@ -34,6 +36,7 @@ pub mod frame;
 pub mod icrc;
 pub mod ids;
 pub mod immediate;
+pub mod mad;
 pub mod opcode;
 pub mod packet;
 pub mod pfc;

@@ -354,3 +354,55 @@ fn connections_are_joined() {
             .all(|f| f.requests == 5 && f.path_mtu == Some(1024))
     );
 }
+
+/// What the kernel's programs and tshark say of these messages: ports 7174 and 7777, reason 8, the queue pair and first
+/// PSN that the data then had.
+#[test]
+fn messages_of_the_connection_manager_are_told_by_name() {
+    let told = |case: &str| -> Vec<String> {
+        let mut text = Vec::new();
+        softroce::inspect::write_text(
+            &bytes_of(case)[..],
+            case,
+            &softroce::inspect::Options::default(),
+            &mut text,
+        )
+        .expect("a capture");
+        String::from_utf8(text)
+            .expect("UTF-8")
+            .lines()
+            // Notes follow: the driver asks for acknowledgements of datagrams.
+            .filter_map(|line| Some(line.split_once(", CM ")?.1.split("; ").next()?.to_owned()))
+            .collect()
+    };
+    assert_eq!(
+        told("cm_rping"),
+        [
+            "REQ 0x60d740dd for TCP port 7174, RC qp 0x000011 psn 1578451 mtu 1024, responder resources 1 initiator \
+             depth 1, retries 7 rnr 7, from 10.66.0.2:44774 to 10.66.0.1",
+            "REP 0xc915c19f to 0x60d740dd, qp 0x000011 psn 10507397, responder resources 1 initiator depth 1, rnr 7",
+            "RTU 0x60d740dd to 0xc915c19f",
+            "DREQ 0x60d740dd to 0xc915c19f, of qp 0x000011",
+            "DREP 0xc915c19f to 0x60d740dd",
+        ]
+    );
+    assert_eq!(
+        told("cm_reject")[1],
+        "REJ 0x00000000 to 0x63d740dd, of REQ: invalid service ID (8)"
+    );
+    assert_eq!(
+        told("cm_udaddy"),
+        [
+            "SIDR_REQ 0x62d740dd for UDP port 7174, from 10.66.0.2:52000 to 10.66.0.1",
+            "SIDR_REP to 0x62d740dd for UDP port 7174: success (0), qp 0x000013 qkey 0x01234567",
+        ]
+    );
+    // The fields stand in the JSON by themselves.
+    let packets = of("cm_reject").kept;
+    let rej = packets[1].cm.as_ref().expect("a message");
+    assert_eq!((rej.message, rej.reason), ("REJ", Some(8)));
+    assert_eq!(
+        rej.remote_id,
+        packets[0].cm.as_ref().and_then(|req| req.local_id)
+    );
+}
