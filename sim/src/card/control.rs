@@ -13,6 +13,7 @@ use crate::memory::{
     WindowError, WindowType,
 };
 use crate::time::Time;
+use crate::wire::mad::GSI_QKEY;
 use crate::wire::{Gid, QpNumber, RemoteKey, Route, source_port};
 
 /// The most entries of a completion queue (ConnectX: 4,194,303).
@@ -45,6 +46,12 @@ pub enum CreateError {
     /// The protection domain is not one of this card.
     #[error("protection domain {0:?} does not exist on this card")]
     UnknownPd(Pd),
+    /// Queue pair 1 is there already.
+    #[error("queue pair 1 exists already")]
+    GsiExists,
+    /// The completion queue serves queue pairs of the other kind.
+    #[error("completion queue {0:?} cannot serve queue pair 1 and ordinary queue pairs")]
+    MixedCq(CqId),
     /// No queue pair is left.
     #[error("{MAX_QP} queue pairs exist, the most there can be")]
     Full,
@@ -165,6 +172,7 @@ impl Card {
             overrun: false,
             armed: None,
             users: 0,
+            special: false,
             destroyed: false,
         });
         Ok(CompletionQueue { id, ring: reader })
@@ -283,6 +291,35 @@ impl Card {
 
     /// A queue pair in RESET (C10-20).
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QueuePair, CreateError> {
+        self.check_qp(init, false)?;
+        if self.qps.len() > MAX_QP as usize && self.freed.is_empty() {
+            return Err(CreateError::Full);
+        }
+        let index = if self.qps.len() <= MAX_QP as usize {
+            self.qps.push(None);
+            self.qps.len() - 1
+        } else {
+            self.freed.pop_front().ok_or(CreateError::Full)? as usize
+        };
+        // Place 0 is that of queue pair 1.
+        let number = QpNumber::new(self.first_qp + index as u32 - 1);
+        Ok(self.put_qp(index, number, init))
+    }
+
+    /// Queue pair 1, in RESET: that of the general services, for datagrams (11.2.5). There is one, and its Q_Key is
+    /// [`GSI_QKEY`] (C9-49). Its completion queues serve no other queue pair (C11-15).
+    pub fn create_gsi_qp(&mut self, init: &QpInit) -> Result<QueuePair, CreateError> {
+        if init.qp_type != QpType::Ud {
+            return Err(CreateError::NotDatagram(QpNumber::GSI));
+        }
+        self.check_qp(init, true)?;
+        if self.qps[0].is_some() {
+            return Err(CreateError::GsiExists);
+        }
+        Ok(self.put_qp(0, QpNumber::GSI, init))
+    }
+
+    fn check_qp(&mut self, init: &QpInit, special: bool) -> Result<(), CreateError> {
         within("max_send_wr", init.max_send_wr, 1, MAX_WR)?;
         within("max_send_sge", init.max_send_sge, 1, MAX_SGE)?;
         within("max_inline", init.max_inline, 0, MAX_INLINE as u32)?;
@@ -294,28 +331,29 @@ impl Card {
             return Err(CreateError::UnknownPd(init.pd));
         }
         for cq in [init.send_cq, init.recv_cq] {
-            self.cq(cq)?;
+            let queue = self.cq(cq)?;
+            if queue.users > 0 && queue.special != special {
+                return Err(CreateError::MixedCq(cq));
+            }
         }
-        if self.qps.len() == MAX_QP as usize && self.freed.is_empty() {
-            return Err(CreateError::Full);
+        match init.srq {
+            None => Ok(()),
+            Some(srq) => match self.desk.srqs.get(srq.0 as usize) {
+                Some(queue) if queue.pd == init.pd => Ok(()),
+                _ => Err(CreateError::UnknownSrq(srq)),
+            },
         }
+    }
+
+    /// Puts a queue pair that can be made into its place.
+    fn put_qp(&mut self, index: usize, number: QpNumber, init: &QpInit) -> QueuePair {
         let (recv_writer, recv) = match init.srq {
             None => {
                 let (writer, reader) = work_queue(init.max_recv_wr, init.max_recv_sge);
                 (Some(writer), Some(reader))
             }
-            Some(srq) => match self.desk.srqs.get(srq.0 as usize) {
-                Some(queue) if queue.pd == init.pd => (None, None),
-                _ => return Err(CreateError::UnknownSrq(srq)),
-            },
+            Some(_) => (None, None),
         };
-        let index = if self.qps.len() < MAX_QP as usize {
-            self.qps.push(None);
-            self.qps.len() - 1
-        } else {
-            self.freed.pop_front().ok_or(CreateError::Full)? as usize
-        };
-        let number = QpNumber::new(self.first_qp + index as u32);
         let (send_writer, send) = work_queue(init.max_send_wr, init.max_send_sge);
         let (chunk_writer, chunks) =
             ring(init.max_send_wr * init.max_inline.div_ceil(CHUNK as u32));
@@ -324,9 +362,11 @@ impl Card {
         qp.limiter = self.desk.config.limiter();
         self.qps[index] = Some(qp);
         for cq in [init.send_cq, init.recv_cq] {
-            self.desk.cqs[cq.0 as usize].users += 1;
+            let queue = &mut self.desk.cqs[cq.0 as usize];
+            queue.users += 1;
+            queue.special = number == QpNumber::GSI;
         }
-        Ok(QueuePair {
+        QueuePair {
             number,
             qp_type: init.qp_type,
             state,
@@ -334,7 +374,7 @@ impl Card {
             chunks: chunk_writer,
             max_inline: init.max_inline,
             recv: recv_writer,
-        })
+        }
     }
 
     /// Destroys a queue pair. What is queued vanishes; packets for it are dropped from here on. Its number
@@ -356,7 +396,9 @@ impl Card {
         // Nobody would complete what is posted from here on.
         qp.forbid_posting();
         self.counters += &qp.counters;
-        self.freed.push_back(index as u32);
+        if number != QpNumber::GSI {
+            self.freed.push_back(index as u32);
+        }
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
             self.desk.cqs[cq.0 as usize].users -= 1;
         }
@@ -447,6 +489,12 @@ impl Card {
         };
         let from = qp.state;
         let to = attributes.check(qp.init.qp_type, from)?;
+        if let Some(qkey) = attributes.qkey
+            && number == QpNumber::GSI
+            && qkey != GSI_QKEY
+        {
+            return Err(ModifyError::GsiQkey(qkey));
+        }
         if let Some(m) = attributes.path_mtu
             && m > self.desk.config.port_mtu
         {

@@ -23,7 +23,7 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Card {
     pub(super) desk: Desk,
     pub(super) routes: RouteTable,
-    /// By number, from `first_qp` on; a destroyed one leaves its place empty.
+    /// Queue pair 1, then the others by number, from `first_qp` on; one that is not there leaves its place empty.
     pub(super) qps: Vec<Option<Box<Qp>>>,
     pub(super) first_qp: u32,
     /// Places of destroyed queue pairs, the longest empty first.
@@ -75,7 +75,7 @@ impl Card {
                 completed: 0,
             },
             routes,
-            qps: Vec::new(),
+            qps: vec![None],
             first_qp,
             freed: VecDeque::new(),
             groups: Vec::new(),
@@ -137,9 +137,13 @@ impl Card {
         self.routes.get(self.qp(number)?.path?.route)
     }
 
+    #[inline]
     pub(super) fn index_of(&self, number: QpNumber) -> Option<usize> {
-        let index = number.get().wrapping_sub(self.first_qp) as usize;
-        (index < self.qps.len()).then_some(index)
+        let at = number.get().wrapping_sub(self.first_qp) as usize;
+        if at < self.qps.len() - 1 {
+            return Some(at + 1);
+        }
+        (number == QpNumber::GSI).then_some(0)
     }
 
     /// The program has posted work to a queue pair. (Receive requests need no doorbell, except in the

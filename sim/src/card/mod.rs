@@ -102,6 +102,8 @@ pub(crate) struct Cq {
     armed: Option<Notify>,
     /// Queue pairs that complete into it.
     pub(crate) users: u32,
+    /// The one that does is queue pair 1.
+    pub(crate) special: bool,
     /// Nobody uses it any more; its name is not given out again.
     pub(crate) destroyed: bool,
 }

@@ -66,12 +66,12 @@ pub static CLAUSES: &[Clause] = &[
     clause(
         "C9-42",
         "For QP1, P_Key is accepted if it matches any entry of the port P_Key table",
-        Open("the card has no general services queue pair (QP1)"),
+        Proved,
     ),
     clause(
         "C9-49",
         "Q_Key of the GSI queue pair (QP1) is the well-known 0x80010000",
-        Open("the card has no general services queue pair (QP1)"),
+        Proved,
     ),
     clause(
         "C9-88",
@@ -237,7 +237,7 @@ pub static CLAUSES: &[Clause] = &[
     clause(
         "C11-15",
         "One CQ does not serve both special and ordinary QPs",
-        Absent("there are no special queue pairs"),
+        Proved,
     ),
     clause(
         "C11-17",

@@ -4,6 +4,7 @@
 use super::State;
 use crate::card::work::{CqId, SrqId};
 use crate::memory::{Access, Pd};
+use crate::wire::mad::GSI_QKEY;
 use crate::wire::{Gid, MacAddr, Psn, QpNumber, Vlan};
 
 /// The transport service of a queue pair (`ibv_qp_type`).
@@ -309,6 +310,9 @@ pub enum ModifyError {
         /// Largest value there is.
         limit: u64,
     },
+    /// Queue pair 1 has the Q_Key that everybody knows.
+    #[error("qkey is {0:#010x}; that of queue pair 1 is {GSI_QKEY:#010x}")]
+    GsiQkey(u32),
     /// The peer's address is of another kind (IPv4, IPv6) than the card's, or a multicast address.
     #[error("address {0} cannot be reached from this card's address")]
     Unreachable(Gid),

@@ -1,0 +1,762 @@
+//! Two managers and a network between them that loses, doubles and reorders what it likes.
+
+use super::*;
+use crate::card::{AddressVector, Mtu};
+use crate::wire::cm::PortSpace;
+use crate::wire::{MacAddr, Psn};
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7174);
+
+fn gid(end: usize) -> Gid {
+    Ipv4Addr::new(10, 0, 0, end as u8 + 1).into()
+}
+
+fn vector(to: usize) -> AddressVector {
+    AddressVector {
+        dgid: gid(to),
+        dmac: MacAddr([2, 0, 0, 0, 0, to as u8]),
+        sl: 0,
+        traffic_class: 0,
+        hop_limit: 64,
+        flow_label: 0,
+        udp_src: None,
+        vlan: None,
+    }
+}
+
+fn endpoint(end: usize) -> Endpoint {
+    Endpoint::new(
+        QpNumber::new(0x100 + end as u32),
+        Psn::new(1000 + end as u32),
+    )
+}
+
+fn connect_to(end: usize) -> Connect<'static> {
+    Connect {
+        service: SERVICE,
+        src_port: 40_000,
+        address: vector(end),
+        qp_type: QpType::Rc,
+        path_mtu: Mtu::M1024,
+        retry_count: 7,
+        end: endpoint(1 - end),
+        private_data: b"ask",
+    }
+}
+
+/// What becomes of a message: not delivered, or delivered after these times.
+type Fate<'a> = dyn FnMut(&Outgoing) -> Vec<Span> + 'a;
+
+struct World {
+    ends: [Cm; 2],
+    now: Time,
+    /// Messages on their way: when, in which order, to whom.
+    wire: BTreeMap<(Time, u64), (usize, Mad)>,
+    sent: Vec<(usize, &'static str)>,
+    events: [Vec<Event>; 2],
+    /// Programs answer by themselves.
+    willing: bool,
+}
+
+impl World {
+    fn new() -> World {
+        let end = |end: usize| {
+            let mac = MacAddr([2, 0, 0, 0, 0, end as u8]);
+            Cm::new(CmConfig::new(gid(end), mac), 7)
+        };
+        World {
+            ends: [end(0), end(1)],
+            now: Time::ZERO,
+            wire: BTreeMap::new(),
+            sent: Vec::new(),
+            events: [Vec::new(), Vec::new()],
+            willing: true,
+        }
+    }
+
+    /// Takes out what has come out, and lets the programs answer.
+    fn drain(&mut self, fate: &mut Fate<'_>) {
+        loop {
+            let mut any = false;
+            for end in 0..2 {
+                while let Some(out) = self.ends[end].next_message() {
+                    any = true;
+                    self.sent.push((end, out.mad.message.name()));
+                    let to = usize::from(out.to == gid(1));
+                    for delay in fate(&out) {
+                        let order = self.sent.len() as u64 * 8 + self.wire.len() as u64 % 8;
+                        let at = self.now + delay;
+                        let mut key = (at, order);
+                        while self.wire.contains_key(&key) {
+                            key.1 += 1;
+                        }
+                        self.wire.insert(key, (to, out.mad));
+                    }
+                }
+                while let Some(event) = self.ends[end].next_event() {
+                    any = true;
+                    if self.willing {
+                        self.answer(end, &event);
+                    }
+                    self.events[end].push(event);
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    fn answer(&mut self, end: usize, event: &Event) {
+        let (cm, now) = (&mut self.ends[end], self.now);
+        match event {
+            Event::ConnectRequest { id, request } if request.connection.is_some() => {
+                let accept = Accept {
+                    address: vector(1 - end),
+                    end: endpoint(end),
+                    private_data: b"yes",
+                };
+                cm.accept(now, *id, &accept).unwrap();
+                assert!(cm.attributes(*id).is_some());
+            }
+            Event::ConnectRequest { id, .. } => {
+                let accept = AcceptDatagrams {
+                    qp: QpNumber::new(0x55),
+                    qkey: 0x0123_4567,
+                    private_data: b"here",
+                };
+                cm.accept_datagrams(now, *id, &accept).unwrap();
+            }
+            Event::ConnectResponse { id, .. } => {
+                assert!(cm.attributes(*id).is_some());
+                cm.establish(*id, b"").unwrap();
+            }
+            _ => {}
+        }
+    }
+
+    /// One thing that is due next happens; false if nothing ever will.
+    fn step(&mut self, fate: &mut Fate<'_>) -> bool {
+        self.drain(fate);
+        let arrival = self.wire.keys().next().map_or(Time::NEVER, |k| k.0);
+        let timers = [0, 1].map(|end| self.ends[end].next_timeout());
+        let next = arrival.min(timers[0]).min(timers[1]);
+        if next == Time::NEVER {
+            return false;
+        }
+        self.now = self.now.max(next);
+        if arrival == next {
+            let (_, (to, mad)) = self.wire.pop_first().unwrap();
+            self.ends[to].receive(self.now, &mad, gid(1 - to));
+        } else {
+            for end in &mut self.ends {
+                end.advance(self.now);
+            }
+        }
+        self.drain(fate);
+        true
+    }
+
+    /// Until nothing more happens.
+    fn run(&mut self, fate: &mut Fate<'_>) {
+        let mut steps = 0;
+        while self.step(fate) {
+            steps += 1;
+            assert!(steps < 10_000, "it does not end: {:?}", self.sent);
+        }
+    }
+
+    fn names(&self, end: usize) -> Vec<&'static str> {
+        self.events[end].iter().map(Event::name).collect()
+    }
+
+    fn phases(&self) -> [Vec<Phase>; 2] {
+        [0, 1].map(|end| {
+            self.ends[end]
+                .connections
+                .values()
+                .map(|c| c.phase)
+                .collect()
+        })
+    }
+
+    fn messages(&self) -> Vec<&'static str> {
+        self.sent.iter().map(|s| s.1).collect()
+    }
+}
+
+fn at_once(_: &Outgoing) -> Vec<Span> {
+    vec![Span::from_us(10)]
+}
+
+/// A connection of which both ends know.
+fn connected() -> (World, CommId, CommId) {
+    let mut w = World::new();
+    w.ends[1].listen(SERVICE).unwrap();
+    let asked = w.ends[0].connect(Time::ZERO, &connect_to(1)).unwrap();
+    w.run(&mut at_once);
+    let taken = w.events[1][0].id();
+    (w, asked, taken)
+}
+
+#[test]
+fn a_connection_is_made_used_and_ended() {
+    let (mut w, asked, taken) = connected();
+    assert_eq!(w.messages(), ["REQ", "REP", "RTU"]);
+    assert_eq!(w.names(0), ["CONNECT_RESPONSE", "ESTABLISHED"]);
+    assert_eq!(w.names(1), ["CONNECT_REQUEST", "ESTABLISHED"]);
+    let Event::ConnectRequest { request, .. } = &w.events[1][0] else {
+        panic!("{:?}", w.events[1]);
+    };
+    assert_eq!((request.service, request.peer), (SERVICE, gid(0)));
+    let ip = request.ip.unwrap();
+    assert_eq!(
+        (ip.src, ip.src_port, ip.dst),
+        (gid(0).ip(), 40_000, gid(1).ip())
+    );
+    assert_eq!(request.private_data[..4], *b"ask\0");
+
+    // Each end sends to the other's queue pair, from the PSN that the other said.
+    let [a, b] = [(0, asked), (1, taken)].map(|(end, id)| w.ends[end].attributes(id).unwrap());
+    assert_eq!(
+        (a.rtr.dest_qp, b.rtr.dest_qp),
+        (Some(endpoint(1).qp), Some(endpoint(0).qp))
+    );
+    assert_eq!((a.rts.sq_psn, b.rts.sq_psn), (b.rtr.rq_psn, a.rtr.rq_psn));
+    assert_eq!(
+        (a.rtr.rq_psn, b.rtr.rq_psn),
+        (Some(Psn::new(1000)), Some(Psn::new(1001)))
+    );
+    assert_eq!(
+        (a.rtr.path_mtu, b.rtr.path_mtu),
+        (Some(Mtu::M1024), Some(Mtu::M1024))
+    );
+    assert_eq!((a.rts.timeout, b.rts.timeout), (Some(19), Some(19)));
+    assert_eq!((a.rts.retry_cnt, b.rts.rnr_retry), (Some(7), Some(7)));
+
+    w.ends[1].disconnect(w.now, taken).unwrap();
+    w.run(&mut at_once);
+    assert_eq!(w.messages()[3..], ["DREQ", "DREP"]);
+    for end in 0..2 {
+        assert_eq!(w.names(end)[2..], ["DISCONNECTED", "TIMEWAIT_EXIT"]);
+        assert!(w.ends[end].is_empty() && w.ends[end].by_qp.is_empty());
+        assert!(w.ends[end].by_remote.is_empty());
+    }
+    // 4.096 us x 2^19 in TIMEWAIT.
+    assert!(w.now > Time::ZERO + Span::from_ms(2147));
+}
+
+#[test]
+fn reads_are_what_both_ends_can_do() {
+    let mut w = World::new();
+    w.willing = false;
+    w.ends[1].listen(SERVICE).unwrap();
+    let mut ask = connect_to(1);
+    (ask.end.responder_resources, ask.end.initiator_depth) = (4, 16);
+    let asked = w.ends[0].connect(w.now, &ask).unwrap();
+    w.run(&mut at_once);
+    let Event::ConnectRequest { id, ref request } = w.events[1][0] else {
+        panic!("{:?}", w.events[1]);
+    };
+    // What the asker will have outstanding is what the other end has to answer.
+    let wanted = request.connection.unwrap();
+    assert_eq!(
+        (wanted.responder_resources, wanted.initiator_depth),
+        (16, 4)
+    );
+    let mut end = endpoint(1);
+    (end.responder_resources, end.initiator_depth) = (8, 8);
+    let accept = Accept {
+        address: vector(0),
+        end,
+        private_data: &[],
+    };
+    w.ends[1].accept(w.now, id, &accept).unwrap();
+    while w.ends[0].phase(asked) != Some(Phase::RepReceived) {
+        assert!(w.step(&mut at_once));
+    }
+    let [a, b] = [(0, asked), (1, id)].map(|(end, id)| w.ends[end].attributes(id).unwrap());
+    assert_eq!(
+        (a.rts.max_rd_atomic, b.rtr.max_dest_rd_atomic),
+        (Some(8), Some(8))
+    );
+    assert_eq!(
+        (b.rts.max_rd_atomic, a.rtr.max_dest_rd_atomic),
+        (Some(4), Some(4))
+    );
+}
+
+#[test]
+fn where_nobody_listens_the_answer_is_reason_8() {
+    let mut w = World::new();
+    w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    w.run(&mut at_once);
+    assert_eq!(w.messages(), ["REQ", "REJ"]);
+    assert!(matches!(
+        w.events[0][..],
+        [Event::Rejected {
+            reason: Reason::Rejected(RejectReason::INVALID_SERVICE_ID),
+            ..
+        }]
+    ));
+    assert!(w.ends[0].is_empty() && w.ends[1].is_empty());
+}
+
+#[test]
+fn a_program_says_no_at_either_end() {
+    for end in [1, 0] {
+        let mut w = World::new();
+        w.willing = false;
+        w.ends[1].listen(SERVICE).unwrap();
+        let asked = w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+        assert!(w.step(&mut at_once));
+        let id = w.events[1][0].id();
+        if end == 1 {
+            w.ends[1]
+                .reject(w.now, id, RejectReason::CONSUMER, b"busy")
+                .unwrap();
+        } else {
+            let accept = Accept {
+                address: vector(0),
+                end: endpoint(1),
+                private_data: &[],
+            };
+            w.ends[1].accept(w.now, id, &accept).unwrap();
+            assert!(w.step(&mut at_once));
+            w.ends[0]
+                .reject(w.now, asked, RejectReason::CONSUMER, b"busy")
+                .unwrap();
+        }
+        w.run(&mut at_once);
+        let told = w.events[1 - end].last().unwrap();
+        let Event::Rejected {
+            reason,
+            private_data,
+            ..
+        } = told
+        else {
+            panic!("{told:?}");
+        };
+        assert_eq!(*reason, Reason::Rejected(RejectReason::CONSUMER));
+        assert_eq!(private_data[..5], *b"busy\0");
+        assert!(w.ends[0].is_empty() && w.ends[1].is_empty());
+    }
+}
+
+#[test]
+fn who_does_not_answer_is_unreachable_after_sixteen_tries() {
+    let mut w = World::new();
+    let id = w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    w.run(&mut |_| vec![]);
+    let mut expected = vec!["REQ"; 16];
+    expected.push("REJ");
+    assert_eq!(w.messages(), expected);
+    assert_eq!(w.events[0], [Event::Unreachable { id }]);
+    // Sixteen times 4.096 us x (2^20 + 2 x 2^18).
+    assert_eq!(
+        w.now,
+        Time::ZERO + Span::from_ns(16 * 4096 * ((1 << 20) + (1 << 19)))
+    );
+    assert!(w.ends[0].is_empty());
+}
+
+#[test]
+fn a_request_that_comes_again_is_told_to_wait() {
+    let mut w = World::new();
+    w.willing = false;
+    w.ends[1].listen(SERVICE).unwrap();
+    w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    while w.messages() != ["REQ", "REQ", "MRA"] || !w.wire.is_empty() {
+        assert!(w.step(&mut at_once));
+    }
+    // The asker waits for 4.096 us x (2^24 + 2^18), while the program takes 30 s.
+    let wait = Span::from_ns(4096 * ((1 << 24) + (1 << 18)));
+    assert_eq!(w.ends[0].next_timeout(), w.now + wait);
+    w.now = Time::ZERO + Span::from_ms(30_000);
+    assert_eq!(w.names(1), ["CONNECT_REQUEST"], "it is told once");
+    w.willing = true;
+    let event = w.events[1][0].clone();
+    w.answer(1, &event);
+    w.run(&mut at_once);
+    assert_eq!(w.phases(), [[Phase::Established], [Phase::Established]]);
+}
+
+#[test]
+fn a_lost_rtu_is_made_good_by_the_next_rep_or_a_packet() {
+    for packet in [false, true] {
+        let mut w = World::new();
+        w.ends[1].listen(SERVICE).unwrap();
+        w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+        let mut lost = 0;
+        let mut fate = |out: &Outgoing| {
+            if matches!(out.mad.message, Message::Rtu(_)) && lost < 2 {
+                lost += 1;
+                return vec![];
+            }
+            at_once(out)
+        };
+        if packet {
+            while w.names(0).last() != Some(&"ESTABLISHED") {
+                assert!(w.step(&mut fate));
+            }
+            let id = w.events[1][0].id();
+            w.ends[1].packet_came(id).unwrap();
+        }
+        w.run(&mut fate);
+        assert_eq!(w.phases(), [[Phase::Established], [Phase::Established]]);
+        assert_eq!(w.names(1), ["CONNECT_REQUEST", "ESTABLISHED"]);
+        let rtus = w.messages().iter().filter(|m| **m == "RTU").count();
+        assert_eq!(rtus, if packet { 1 } else { 3 });
+    }
+}
+
+#[test]
+fn both_ends_may_end_it_at_once() {
+    let (mut w, asked, taken) = connected();
+    w.ends[0].disconnect(w.now, asked).unwrap();
+    w.ends[1].disconnect(w.now, taken).unwrap();
+    w.ends[1].disconnect(w.now, taken).unwrap();
+    w.run(&mut at_once);
+    for end in 0..2 {
+        assert_eq!(w.names(end)[2..], ["DISCONNECTED", "TIMEWAIT_EXIT"]);
+    }
+    let error = w.ends[0].disconnect(w.now, asked).unwrap_err();
+    assert_eq!(error, CmError::UnknownConnection(asked));
+}
+
+#[test]
+fn an_end_whose_peer_has_forgotten_finds_out() {
+    // The peer begins again: its old connection is ended, and only the next try finds a place.
+    let (mut w, _, taken) = connected();
+    let mac = MacAddr([2, 0, 0, 0, 0, 0]);
+    w.ends[0] = Cm::new(CmConfig::new(gid(0), mac), 8);
+    w.events = [vec![], vec![]];
+    w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    w.run(&mut at_once);
+    assert!(matches!(
+        w.events[0][..],
+        [Event::Rejected {
+            reason: Reason::Rejected(RejectReason::STALE_CONNECTION),
+            ..
+        }]
+    ));
+    assert_eq!(w.events[1][0], Event::Disconnected { id: taken });
+    w.events = [vec![], vec![]];
+    w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    w.run(&mut at_once);
+    assert_eq!(w.names(0), ["CONNECT_RESPONSE", "ESTABLISHED"]);
+}
+
+#[test]
+fn a_datagram_service_is_found_or_not() {
+    let service = ServiceId::ip(PortSpace::Udp, 7174);
+    let resolve = Resolve {
+        service,
+        src_port: 52_000,
+        peer: gid(1),
+        private_data: b"who",
+    };
+    let mut w = World::new();
+    let id = w.ends[0].resolve(w.now, &resolve).unwrap();
+    w.run(&mut at_once);
+    assert!(matches!(
+        w.events[0][..],
+        [Event::Rejected { reason: Reason::Datagrams(SidrStatus::UNSUPPORTED), id: of, .. }] if of == id
+    ));
+    // The answer is lost twice; the asker asks again and gets the same.
+    let mut w = World::new();
+    w.ends[1].listen(service).unwrap();
+    let id = w.ends[0].resolve(w.now, &resolve).unwrap();
+    let mut lost = 0;
+    w.run(&mut |out| {
+        if matches!(out.mad.message, Message::SidrRep(_)) && lost < 2 {
+            lost += 1;
+            return vec![];
+        }
+        at_once(out)
+    });
+    assert_eq!(w.names(1), ["CONNECT_REQUEST"]);
+    let [
+        Event::Resolved {
+            id: of,
+            peer,
+            qp,
+            qkey,
+            private_data,
+        },
+    ] = &w.events[0][..]
+    else {
+        panic!("{:?}", w.events[0]);
+    };
+    assert_eq!(
+        (*of, *peer, qp.get(), *qkey),
+        (id, gid(1), 0x55, 0x0123_4567)
+    );
+    assert_eq!(private_data[..5], *b"here\0");
+    assert!(w.ends[0].is_empty() && w.ends[1].is_empty());
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let mut w = World::new();
+    let mut connect = connect_to(1);
+    let data = [0; 57];
+    connect.private_data = &data;
+    let error = w.ends[0].connect(w.now, &connect).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "57 bytes of private data do not fit into a REQ, which has room for 56"
+    );
+    connect.service = ServiceId(5);
+    assert!(
+        w.ends[0].connect(w.now, &connect).is_ok(),
+        "92 without who asks"
+    );
+    connect = connect_to(1);
+    connect.retry_count = 8;
+    let error = w.ends[0].connect(w.now, &connect).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "retry_count is 8; the largest value is 7"
+    );
+    connect = connect_to(1);
+    connect.qp_type = QpType::Ud;
+    let error = w.ends[0].connect(w.now, &connect).unwrap_err();
+    assert_eq!(error, CmError::NotConnected(QpType::Ud));
+    connect = connect_to(1);
+    connect.address.dgid = std::net::Ipv6Addr::LOCALHOST.into();
+    let error = w.ends[0].connect(w.now, &connect).unwrap_err();
+    assert_eq!(error, CmError::Unreachable(connect.address.dgid));
+    w.ends[1].listen(SERVICE).unwrap();
+    assert_eq!(w.ends[1].listen(SERVICE), Err(CmError::InUse(SERVICE)));
+    w.ends[1].unlisten(SERVICE).unwrap();
+    assert_eq!(
+        w.ends[1].unlisten(SERVICE),
+        Err(CmError::NotListening(SERVICE))
+    );
+    let id = w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+    let error = w.ends[0].establish(id, &[]).unwrap_err();
+    let text = format!("connection {id} cannot be established: it is at \"REQ sent\"");
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn requests_beyond_the_backlog_or_the_room_are_rejected() {
+    for by_backlog in [true, false] {
+        let mut w = World::new();
+        w.willing = false;
+        match by_backlog {
+            true => w.ends[1].config.backlog = 2,
+            false => w.ends[1].config.max_connections = 2,
+        }
+        w.ends[1].listen(SERVICE).unwrap();
+        for n in 0..3 {
+            let mut connect = connect_to(1);
+            connect.end.qp = QpNumber::new(0x200 + n);
+            w.ends[0].connect(w.now, &connect).unwrap();
+        }
+        for _ in 0..4 {
+            w.step(&mut at_once);
+        }
+        assert_eq!(w.names(1), ["CONNECT_REQUEST"; 2]);
+        assert!(matches!(
+            w.events[0][..],
+            [Event::Rejected {
+                reason: Reason::Rejected(RejectReason::NO_RESOURCES),
+                ..
+            }]
+        ));
+        // A request that is answered makes room for one.
+        let id = w.events[1][0].id();
+        w.ends[1]
+            .reject(w.now, id, RejectReason::CONSUMER, &[])
+            .unwrap();
+        assert_eq!(w.ends[1].listeners[&SERVICE], 1);
+    }
+}
+
+/// What the network does, drawn.
+#[derive(Clone, Debug)]
+struct Weather {
+    /// Of 8.
+    loss: u8,
+    twice: u8,
+    /// The longest way, in ms; a retry comes after 6442.
+    late: u64,
+    /// At most so many of a kind of message are lost in a row, at either end; `None` for any number.
+    mercy: Option<u32>,
+    seed: u64,
+}
+
+fn weather(mercy: impl Strategy<Value = Option<u32>>) -> impl Strategy<Value = Weather> {
+    (
+        0u8..=7,
+        0u8..=7,
+        prop_oneof![Just(1), Just(20_000u64)],
+        mercy,
+        any::<u64>(),
+    )
+        .prop_map(|(loss, twice, late, mercy, seed)| Weather {
+            loss,
+            twice,
+            late,
+            mercy,
+            seed,
+        })
+}
+
+impl Weather {
+    fn fate(&self) -> impl FnMut(&Outgoing) -> Vec<Span> {
+        let mut random = Stream::new(self.seed, "weather");
+        let mut lost: BTreeMap<(Gid, &'static str), u32> = BTreeMap::new();
+        let w = self.clone();
+        move |out| {
+            let row = lost.entry((out.to, out.mad.message.name())).or_default();
+            if random.below(8) < w.loss.into() && w.mercy.is_none_or(|most| *row < most) {
+                *row += 1;
+                return vec![];
+            }
+            *row = 0;
+            let copies = 1 + usize::from(random.below(8) < w.twice.into());
+            (0..copies)
+                .map(|_| Span::from_us(1 + random.below(w.late * 1000)))
+                .collect()
+        }
+    }
+}
+
+/// Ends what there is, over a network that works, and sees that nothing is left.
+fn end_of_the_world(w: &mut World) -> Result<(), TestCaseError> {
+    w.wire.clear();
+    for end in 0..2 {
+        let ids: Vec<_> = w.ends[end].connections.keys().copied().collect();
+        for id in ids {
+            if w.ends[end].phase(id) == Some(Phase::Established) {
+                w.ends[end].disconnect(w.now, id).unwrap();
+            }
+        }
+    }
+    w.run(&mut at_once);
+    for end in 0..2 {
+        prop_assert!(w.ends[end].is_empty(), "{:?} {:?}", w.phases(), w.sent);
+        prop_assert!(w.ends[end].by_qp.is_empty() && w.ends[end].by_remote.is_empty());
+        prop_assert!(w.ends[end].deadlines.is_empty());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    // At most two losses in a row: both a REP and the RTU it calls for come through within the retries.
+    #[test]
+    fn whatever_the_weather_a_connection_is_made(weather in weather((0u32..3).prop_map(Some))) {
+        let mut w = World::new();
+        w.ends[1].listen(SERVICE).unwrap();
+        w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+        w.run(&mut weather.fate());
+        prop_assert_eq!(w.phases(), [vec![Phase::Established], vec![Phase::Established]], "{:?}", w.sent);
+        prop_assert_eq!(w.names(0), ["CONNECT_RESPONSE", "ESTABLISHED"]);
+        prop_assert_eq!(w.names(1), ["CONNECT_REQUEST", "ESTABLISHED"]);
+        // And ended, over the same network.
+        let id = w.events[0][0].id();
+        w.ends[0].disconnect(w.now, id).unwrap();
+        w.run(&mut weather.fate());
+        for end in 0..2 {
+            prop_assert_eq!(&w.names(end)[2..], ["DISCONNECTED", "TIMEWAIT_EXIT"]);
+        }
+        end_of_the_world(&mut w)?;
+    }
+
+    // Any number of losses. That one end alone believes in the connection cannot be ruled out (its last word may always be the
+    // one that is lost); but then the other has said so, and the first word of the believer's ends it.
+    #[test]
+    fn no_end_waits_for_ever(weather in weather(Just(None))) {
+        let mut w = World::new();
+        w.ends[1].listen(SERVICE).unwrap();
+        w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+        w.run(&mut weather.fate());
+        match w.phases().each_ref().map(|p| &p[..]) {
+            [[Phase::Established], [Phase::Established]] | [[], []] => {}
+            [[Phase::Established], []] => prop_assert!(weather.loss > 0),
+            other => prop_assert!(false, "{:?} {:?}", other, w.sent),
+        }
+        end_of_the_world(&mut w)?;
+    }
+
+    #[test]
+    fn a_datagram_service_is_found_in_any_weather(weather in weather((0u32..3).prop_map(Some))) {
+        let service = ServiceId::ip(PortSpace::Udp, 7174);
+        let mut w = World::new();
+        w.ends[1].listen(service).unwrap();
+        let resolve = Resolve { service, src_port: 1, peer: gid(1), private_data: &[] };
+        w.ends[0].resolve(w.now, &resolve).unwrap();
+        w.run(&mut weather.fate());
+        prop_assert_eq!(w.names(0), ["ESTABLISHED"]);
+        prop_assert_eq!(w.names(1), ["CONNECT_REQUEST"]);
+        end_of_the_world(&mut w)?;
+    }
+
+    // Words of a stranger, about connections that are there and others.
+    #[test]
+    fn whatever_is_said_it_answers_in_few_words_and_forgets(
+        said in proptest::collection::vec((proptest::collection::vec(any::<u8>(), MAD_LEN_OF_BODY), 0x10u16..=0x1a, 0u8..4), 1..40),
+    ) {
+        let (mut w, asked, taken) = connected();
+        for (mut body, attribute, which) in said {
+            // Half of the time it names a connection, and the right queue pair.
+            if which > 1 {
+                let id = [asked, taken][usize::from(which - 2)];
+                body[4..8].copy_from_slice(&id.0.to_be_bytes());
+                body[8..11].copy_from_slice(&[0, 1, 1]);
+            }
+            let header = crate::wire::mad::MadHeader::communication(1, attribute).to_bytes();
+            let mad = Mad::decode(&[&header[..], &body].concat()).unwrap();
+            let end = usize::from(which % 2 == 0);
+            w.ends[end].receive(w.now, &mad, gid(1 - end));
+            prop_assert!(w.ends[end].messages.len() <= 2);
+            w.drain(&mut |_| vec![]);
+        }
+        w.willing = false;
+        w.run(&mut at_once);
+        end_of_the_world(&mut w)?;
+    }
+}
+
+const MAD_LEN_OF_BODY: usize = crate::wire::cm::MAD_LEN - crate::wire::mad::MadHeader::LEN;
+
+#[test]
+fn whoever_lets_go_is_told_nothing_and_leaves_nothing() {
+    // After each number of steps, at either end.
+    for end in 0..2 {
+        for steps in 0..6 {
+            let mut w = World::new();
+            w.ends[1].listen(SERVICE).unwrap();
+            w.ends[0].connect(w.now, &connect_to(1)).unwrap();
+            for _ in 0..steps {
+                w.step(&mut at_once);
+            }
+            let ids: Vec<_> = w.ends[end].connections.keys().copied().collect();
+            let told = w.events[end].len();
+            for id in ids {
+                w.ends[end].abandon(w.now, id).unwrap();
+            }
+            w.run(&mut at_once);
+            if end == 0 || steps > 0 {
+                assert_eq!(
+                    w.events[end].len(),
+                    told,
+                    "{end} after {steps}: {:?}",
+                    w.events
+                );
+                for end in 0..2 {
+                    let cm = &w.ends[end];
+                    assert!(cm.is_empty(), "{end} after {steps}: {:?}", w.phases());
+                    assert!(cm.by_qp.is_empty() && cm.by_remote.is_empty());
+                }
+            }
+        }
+    }
+}
