@@ -343,9 +343,7 @@ fn each_end_of_a_connection_says_what_the_kernel_said() {
             let first = recording.frames.iter().find(|(_, frame)| {
                 let request = matches!(
                     frame.bth.opcode(),
-                    Opcode::RC_SEND_ONLY
-                        | Opcode::RC_READ_REQUEST
-                        | Opcode::RC_WRITE_ONLY_IMMEDIATE
+                    Opcode::RC_SEND_ONLY | Opcode::RC_READ_REQUEST | Opcode::RC_WRITE_ONLY_IMM
                 );
                 request && frame.network.src() == gid(host)
             });
@@ -396,7 +394,7 @@ fn each_end_of_a_datagram_service_says_what_the_kernel_said() {
         let (_, first) = recording
             .frames
             .iter()
-            .find(|(_, frame)| frame.bth.opcode() == Opcode::UD_SEND_ONLY_IMMEDIATE)
+            .find(|(_, frame)| frame.bth.opcode() == Opcode::UD_SEND_ONLY_IMM)
             .expect("a datagram");
         let (Ext::DethImmediate(deth, _), Event::Resolved { qp, qkey, peer, .. }) =
             (first.ext, &stand.events[0])
