@@ -256,7 +256,7 @@ fn reads_are_what_both_ends_can_do() {
     let mut ask = connect_to(1);
     (ask.end.responder_resources, ask.end.initiator_depth) = (4, 16);
     let asked = w.ends[0].connect(w.now, &ask).unwrap();
-    w.run(&mut at_once);
+    assert!(w.step(&mut at_once));
     let Event::ConnectRequest { id, ref request } = w.events[1][0] else {
         panic!("{:?}", w.events[1]);
     };
