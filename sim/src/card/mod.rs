@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`engine`](Card) | the card: packets in, packets out, timers |
-//! | `control` | making and changing queue pairs, completion queues, regions |
+//! | `control`, `groups` | making and changing queue pairs, completion queues, regions; multicast groups |
 //! | [`qp`] | a queue pair: requester, completer, responder |
 //! | [`queue`] | the rings between a program and its card |
 //! | [`work`], [`program`] | work requests and completions, and the handles a program has |
@@ -33,6 +33,7 @@ pub mod counters;
 mod engine;
 pub mod env;
 pub mod explain;
+mod groups;
 pub mod profile;
 pub mod program;
 pub mod qp;
