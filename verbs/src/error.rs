@@ -1,6 +1,7 @@
 //! What can go wrong.
 
 use softroce_sim::card::{CreateError, ModifyError, PostError};
+use softroce_sim::cm::CmError;
 use softroce_sim::memory::{RegisterError, WindowError};
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub enum Error {
     /// A request was not taken.
     #[error(transparent)]
     Post(#[from] PostError),
+    /// The connection manager refuses.
+    #[error(transparent)]
+    Cm(#[from] CmError),
     /// There is no such port, or no such entry in one of its tables.
     #[error("device {device} has no {what} {value}; it has {limit}")]
     NoSuch {

@@ -12,6 +12,7 @@
 //! | `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq` | [`CompletionQueue`], [`CompletionChannel`] |
 //! | `ibv_create_srq` | [`SharedReceiveQueue`] |
 //! | `ibv_create_qp`, `ibv_modify_qp`, `ibv_post_send`, `ibv_post_recv` | [`QpBuilder`], [`QueuePair`] |
+//! | `rdma_listen`, `rdma_connect`, `rdma_accept` | [`cm`] |
 //! | `ibv_get_async_event` | [`Context::get_async_event`] |
 //!
 //! What libibverbs does not have, and a program that runs in virtual time needs from its device: the clock
@@ -23,6 +24,7 @@
 //! program and card touch at the same time without undefined behaviour.
 
 pub mod attributes;
+pub mod cm;
 mod completion;
 mod context;
 mod device;

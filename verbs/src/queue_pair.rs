@@ -238,6 +238,10 @@ impl QueuePair {
             .number()
     }
 
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Its transport service.
     pub fn qp_type(&self) -> QpType {
         self.qp_type

@@ -2,9 +2,9 @@
 
 use super::{Cm, CmConfig, Outgoing};
 use crate::card::{
-    AddressHandle, AddressVector, Card, CompletionKind, CompletionQueue, CreateError, Datagram,
-    ModifyError, PostError, QpAttributes, QpInit, QpType, QueuePair, RecvRequest, SendRequest, Sge,
-    State, Status, Work,
+    AddressHandle, AddressVector, Card, CompletionKind, CompletionQueue, CqId, CreateError,
+    Datagram, ModifyError, PostError, QpAttributes, QpInit, QpType, QueuePair, RecvRequest,
+    SendRequest, Sge, State, Status, Work,
 };
 use crate::memory::{Access, Buffer, MemoryRegion, RegisterError};
 use crate::time::Time;
@@ -107,6 +107,11 @@ impl Agent {
             agent.post(slot.into())?;
         }
         Ok(agent)
+    }
+
+    /// The completion queue of queue pair 1, to be armed by whoever sleeps until something arrives.
+    pub fn cq(&self) -> CqId {
+        self.cq.id()
     }
 
     /// The manager.

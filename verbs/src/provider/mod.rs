@@ -19,6 +19,7 @@ pub mod port;
 pub mod sim;
 
 use crate::attributes::{DeviceAttributes, GidEntry, PortAttributes};
+use crate::cm::{CommId, ConnParam, Event, ServiceId};
 use crate::error::Result;
 use crate::event::AsyncEvent;
 use crate::exchange::{Exchange, Role};
@@ -117,6 +118,32 @@ pub(crate) trait Provider: Send + Sync {
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
     /// Meets the program in the other role.
     fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>>;
+
+    /// The connection manager of its port.
+    fn connection_manager(&self) -> Result<Box<dyn ConnectionManager>> {
+        Err(crate::Error::Unsupported {
+            device: self.name().into(),
+            what: "connection manager in this program; exchange addresses over TCP".into(),
+        })
+    }
+}
+
+/// Makes and ends connections.
+pub(crate) trait ConnectionManager: Send {
+    fn listen(&mut self, service: ServiceId) -> Result<()>;
+    fn connect(
+        &mut self,
+        to: &AddressVector,
+        service: ServiceId,
+        qp: Handle,
+        qp_type: QpType,
+        param: &ConnParam<'_>,
+    ) -> Result<CommId>;
+    fn accept(&mut self, id: CommId, qp: Handle, param: &ConnParam<'_>) -> Result<()>;
+    fn reject(&mut self, id: CommId, private_data: &[u8]) -> Result<()>;
+    fn disconnect(&mut self, id: CommId) -> Result<()>;
+    /// The next event; `None` if none came in time.
+    fn next_event(&mut self, timeout: Option<Duration>) -> Result<Option<Event>>;
 }
 
 /// A program that was started by [`Provider::spawn`].

@@ -1,6 +1,7 @@
 //! A software card as a device, in virtual and in real time: what both share. How one gets at the card is
 //! its [`Seat`].
 
+mod cm;
 mod queues;
 
 use super::{Exchange, Handle, Join, Provider, QpSpec};
@@ -94,6 +95,24 @@ impl<S: Seat> Common<S> {
         self.seat
             .with(&mut |card, now| outcome = Some(act(card, now)))?;
         outcome.ok_or_else(|| Error::Port("the card was not there".into()))
+    }
+
+    /// Changes a queue pair, and remembers what it was set to.
+    fn modify(
+        &self,
+        card: &mut Card,
+        now: Time,
+        qp: QpNumber,
+        attributes: &QpAttributes,
+    ) -> Result<()> {
+        card.modify_qp(now, qp, attributes)?;
+        let mut desk = self.desk();
+        let kept = desk.attributes.entry(qp).or_default();
+        if attributes.state == Some(State::Reset) {
+            *kept = QpAttributes::default();
+        }
+        kept.merge(attributes);
+        Ok(())
     }
 }
 
@@ -424,6 +443,10 @@ impl<S: Seat> Provider for CardProvider<S> {
 
     fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>> {
         self.common.seat.exchange(role)
+    }
+
+    fn connection_manager(&self) -> Result<Box<dyn super::ConnectionManager>> {
+        Ok(Box::new(cm::ConnectionManager::open(self.common.clone())?))
     }
 }
 

@@ -36,8 +36,8 @@ pub trait Fabric: Send {
     /// A card was changed.
     fn kick(&mut self, host: HostId);
 
-    /// The Ethernet address of whoever has `gid`.
-    fn mac_of(&self, gid: Gid) -> Option<MacAddr>;
+    /// Addresses of all hosts: of their cards and of Ethernet.
+    fn neighbours(&self) -> Vec<(Gid, MacAddr)>;
 
     /// Itself, for whoever knows what it is.
     fn as_any(&mut self) -> &mut dyn Any;
@@ -81,9 +81,9 @@ impl<O: Observer + Send + 'static> Fabric for Network<Machine, O> {
         Network::kick(self, host);
     }
 
-    fn mac_of(&self, gid: Gid) -> Option<MacAddr> {
+    fn neighbours(&self) -> Vec<(Gid, MacAddr)> {
         let hosts = self.topology().hosts();
-        hosts.iter().find(|h| h.gid() == gid).map(|h| h.mac)
+        hosts.iter().map(|h| (h.gid(), h.mac)).collect()
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

@@ -18,6 +18,8 @@ pub(super) struct SimSeat {
     shared: Arc<Shared>,
     host: HostId,
     desk: Mutex<Desk>,
+    /// Ethernet addresses of all hosts.
+    neighbours: BTreeMap<Gid, MacAddr>,
 }
 
 /// News of the card that nobody has taken yet.
@@ -34,6 +36,10 @@ struct Desk {
 impl SimSeat {
     pub(super) fn new(shared: Arc<Shared>, host: HostId) -> SimSeat {
         SimSeat {
+            neighbours: shared
+                .with_fabric(|fabric| fabric.neighbours())
+                .into_iter()
+                .collect(),
             shared,
             host,
             desk: Mutex::default(),
@@ -150,7 +156,7 @@ impl Seat for SimSeat {
     }
 
     fn resolve(&self, gid: Gid) -> Option<MacAddr> {
-        self.shared.mac_of(gid)
+        self.neighbours.get(&gid).copied()
     }
 
     fn now(&self) -> Duration {

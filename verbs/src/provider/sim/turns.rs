@@ -5,7 +5,6 @@ use crate::{Error, Result};
 use softroce_sim::card::Card;
 use softroce_sim::fabric::HostId;
 use softroce_sim::time::{Span, Time};
-use softroce_sim::wire::{Gid, MacAddr};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -416,10 +415,6 @@ impl Shared {
 
     pub(super) fn close(&self, pipe: usize) {
         self.lock().pipes[pipe].closed = true;
-    }
-
-    pub(super) fn mac_of(&self, gid: Gid) -> Option<MacAddr> {
-        self.lock().fabric.mac_of(gid)
     }
 }
 
