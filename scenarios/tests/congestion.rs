@@ -342,6 +342,22 @@ fn a_part_of_a_run_has_values_of_its_own() {
 }
 
 #[test]
+fn looking_changes_nothing() {
+    // The loads are done after some 2 ms; a timer of theirs that finds nothing to do runs until 67 ms.
+    let long = TWO.replace("stop = \"20ms\"", "stop = \"200ms\"");
+    let plain = run(&format!("{long}{MARKED}"), &[]);
+    assert!(plain["traffic"][0]["congestion"]["cuts"].as_u64() > Some(1));
+    for every in ["10us", "100us", "30ms"] {
+        let looked = run(&format!("sample = \"{every}\"\n{long}{MARKED}"), &[]);
+        assert_eq!(looked, plain, "{every}");
+    }
+    let expect = "[[expect]]\nmetric = \"rate.mean\"\nof = \"load\"\nduring = [\"100us\", \"90ms\"]\nat-least = \"1bps\"\n";
+    let asked = run(&format!("{long}{MARKED}{expect}"), &[]);
+    assert_eq!(asked["traffic"], plain["traffic"]);
+    assert_eq!(asked["time_ps"], plain["time_ps"]);
+}
+
+#[test]
 fn rates_over_time_have_a_file_of_their_own() {
     let (dir, path) = common::file(format!("sample = \"100us\"\n{TWO}{MARKED}"));
     let out = dir.path().join("out");

@@ -82,6 +82,12 @@ impl Rates {
         }
     }
 
+    /// Forgets what was noted after `at`.
+    pub(super) fn end(&mut self, at: Time) {
+        self.rows
+            .truncate(self.rows.partition_point(|row| row.0 <= at));
+    }
+
     /// True if no queue pair has congestion control.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -252,6 +252,12 @@ impl Series {
         self.samples.push((built.network.now(), bytes.collect()));
     }
 
+    /// Forgets what was noted after `at`.
+    pub(super) fn end(&mut self, at: Time) {
+        let kept = self.samples.partition_point(|(time, _)| *time <= at);
+        self.samples.truncate(kept);
+    }
+
     /// Writes a line for each sample: the payload of the messages that completed since the one before, in
     /// bits per second, for each load.
     pub(super) fn write(&self, scenario: &Scenario, path: &Path) -> Result<(), RunError> {

@@ -420,6 +420,13 @@ impl Samples {
         self.queues.note(scenario, &built.network);
         self.rates.note(scenario, built);
     }
+
+    /// Forgets what was noted after the end: until then only timers ran that found nothing to do.
+    fn end(&mut self, at: Time) {
+        self.series.end(at);
+        self.queues.end(at);
+        self.rates.end(at);
+    }
 }
 
 /// Runs to the end, with a sample of goodput, queues and rates as often as the scenario asks for one, and looks
@@ -444,14 +451,23 @@ fn sampled(
         if ended != Ended::Stop {
             break;
         }
+        // A look is not what a run lasts for.
+        let last = built.network.set_present(at);
         if due == Some(at) {
             samples.note(scenario, built);
             due = scenario.sample.map(|every| at + every);
         }
         parts.look(at, point, built);
+        built.network.set_present(last);
     }
     if ended == Ended::Stop {
         ended = go(&mut built.network, scenario, stop, part);
+        if ended == Ended::Stop {
+            built.network.run_until(stop);
+        }
+    }
+    if ended == Ended::Dry {
+        samples.end(built.network.now());
     }
     if scenario.sample.is_some() && !samples.series.is_full() {
         samples.note(scenario, built);
@@ -462,7 +478,7 @@ fn sampled(
 /// Events between two looks at how far a run is: a fraction of a second.
 const BATCH: u64 = 1 << 20;
 
-/// Runs a network until `until`, which then is the present unless it ends before.
+/// Runs a network until `until`; the present is that of the last event.
 fn go(
     network: &mut Network<Machine, Watch>,
     scenario: &Scenario,
@@ -475,10 +491,7 @@ fn go(
         let handled = network.run_events(until, most);
         match network.next_event() {
             None => return Ended::Dry,
-            Some(at) if at > until => {
-                network.run_until(until);
-                return Ended::Stop;
-            }
+            Some(at) if at > until => return Ended::Stop,
             Some(_) if handled == left => return Ended::EventLimit,
             Some(_) => {}
         }

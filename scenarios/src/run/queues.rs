@@ -75,6 +75,12 @@ impl Queues {
         }
     }
 
+    /// Forgets what was noted after `at`.
+    pub(super) fn end(&mut self, at: Time) {
+        self.rows
+            .truncate(self.rows.partition_point(|row| row.time <= at));
+    }
+
     /// Writes a line for each sample, direction of a link and priority where something waits or was paused.
     pub(super) fn write(&self, scenario: &Scenario, path: &Path) -> Result<(), RunError> {
         let network = &scenario.network;

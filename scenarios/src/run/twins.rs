@@ -119,7 +119,9 @@ pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Vec<u64>, R
             }
         }
     }
-    go(&mut built.network, scenario, stop, &mut part);
+    if go(&mut built.network, scenario, stop, &mut part) == Ended::Stop {
+        built.network.run_until(stop);
+    }
     let loads = 0..scenario.traffic.len();
     Ok(loads
         .map(|n| measure::load(scenario, &built, n).goodput_bps)

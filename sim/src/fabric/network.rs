@@ -198,6 +198,12 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.medium.clock = self.medium.clock.max(until);
     }
 
+    /// Makes `at`, a time before the next event, the present for whoever looks, and gives what was: to be set again
+    /// before the network goes on, so that looking changes nothing.
+    pub fn set_present(&mut self, at: Time) -> Time {
+        std::mem::replace(&mut self.medium.clock, at)
+    }
+
     /// Handles events until none is left or the next lies after `limit`; true if none is left.
     pub fn run_until_idle(&mut self, limit: Time) -> bool {
         self.work(limit, u64::MAX);
