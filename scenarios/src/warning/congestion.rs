@@ -87,44 +87,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
         ));
     }
     all.extend(timers(scenario, &data, &heeding));
-    all.extend(windows(scenario));
     all
-}
-
-/// Windows that close before an ACK is asked for.
-fn windows(scenario: &Scenario) -> Option<String> {
-    let mut stuck = BTreeSet::new();
-    for load in scenario.traffic.iter().filter(|l| l.operation.sends_data()) {
-        for (n, &(from, _)) in load.pairs.iter().enumerate() {
-            let card = &scenario.cards[from];
-            let (window, shrinks) = match card.congestion {
-                CongestionControl::Fixed(fixed) => (fixed.window, false),
-                CongestionControl::Dcqcn(dcqcn) => (
-                    dcqcn.window.map(|w| w.bytes),
-                    dcqcn.window.is_some_and(|w| w.follows_rate),
-                ),
-                CongestionControl::None => (None, false),
-            };
-            let Some(window) = window else {
-                continue;
-            };
-            let span = u64::from(card.ack_every) * u64::from(card.mtu);
-            // One packet always may be under way.
-            let closes = card.ack_every > 1 && (window < span || shrinks);
-            if closes && load.flow(n).size.0 > window.min(span) {
-                stuck.insert(from);
-            }
-        }
-    }
-    let first = *stuck.first()?;
-    let card = &scenario.cards[first];
-    Some(format!(
-        "{}: an ACK is asked for every {} packets of {} (\"ack-every\"), and a window that closes before that waits \
-         for the timer",
-        hosts(scenario, stuck),
-        card.ack_every,
-        Size(card.mtu.into())
-    ))
 }
 
 fn of_switch(

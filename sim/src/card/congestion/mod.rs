@@ -125,6 +125,11 @@ pub trait Controller: fmt::Debug + Send + Sync {
         None
     }
 
+    /// True if the window may become smaller than what is in flight.
+    fn window_shrinks(&self) -> bool {
+        false
+    }
+
     /// A packet that takes `bytes` on the wire, preamble and gap included, goes to the port.
     fn sent(&mut self, now: Time, bytes: u32) {
         let _ = (now, bytes);

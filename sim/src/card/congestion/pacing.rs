@@ -51,6 +51,13 @@ impl Limiter {
         }
     }
 
+    /// True if the packet that makes it `packets` in flight must ask for an acknowledgement, for the queue pair
+    /// might have to wait for one that nobody asked for: it closes the window, or the window may close behind it.
+    #[inline(never)]
+    pub(crate) fn needs_answer(&self, packets: u64, mtu: u16) -> bool {
+        self.controller.window_shrinks() || !self.has_room(packets, mtu)
+    }
+
     /// A packet goes to the port. If it is sent for the first time and asks for an acknowledgement,
     /// `position` is its position among the requests.
     #[inline(never)]
@@ -149,6 +156,14 @@ mod tests {
                 format!("107 1 {}", rtt(7)),
             ]
         );
+    }
+
+    #[test]
+    fn the_packet_that_closes_a_window_needs_an_answer() {
+        let limiter = Limiter::new(Box::new(Notes::default()));
+        assert!(!limiter.needs_answer(3, 1024));
+        assert!(limiter.needs_answer(4, 1024));
+        assert!(limiter.needs_answer(1, 4096));
     }
 
     #[test]

@@ -83,7 +83,12 @@ impl Qp {
         let reliable = self.init.qp_type == QpType::Rc;
         let r = &mut self.requester;
         r.since_ack_req += 1;
-        let ack_req = reliable && (last || r.since_ack_req >= desk.config.ack_every);
+        let closes = match &self.limiter {
+            Some(limiter) => limiter.needs_answer(r.cursor + 1 - r.una, self.mtu.bytes()),
+            None => false,
+        };
+        let due = r.since_ack_req >= desk.config.ack_every;
+        let ack_req = reliable && (last || due || closes);
         if ack_req {
             r.since_ack_req = 0;
         }

@@ -48,7 +48,11 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "A window holds back what is not acknowledged, but never the only packet",
-        [a_window_is_kept, a_window_follows_the_rate]
+        [
+            a_window_is_kept,
+            a_window_follows_the_rate,
+            the_packet_that_closes_a_window_asks_for_an_ack
+        ]
     ),
     rule!(
         Behaviour,
@@ -328,6 +332,27 @@ fn a_fixed_rate_is_kept() {
     let mut b = Bench::new(setup);
     b.post_write(1, 8 << 10);
     assert_eq!(b.packets().len(), 8);
+}
+
+fn the_packet_that_closes_a_window_asks_for_an_ack() {
+    let mut setup = managed(Setup::default());
+    setup.config.ack_every = 1000;
+    setup.config.congestion = CongestionControl::Fixed(Fixed {
+        rate: None,
+        window: Some(3500),
+    });
+    let mut b = Bench::new(setup);
+    b.post_write(1, 8 << 10);
+    let asks = |b: &mut Bench| -> Vec<bool> {
+        let packets = b.packets();
+        packets.iter().map(|p| p.bth.ack_req()).collect()
+    };
+    assert_eq!(asks(&mut b), [false, false, true]);
+    b.hear(ack(2, 0));
+    assert_eq!(asks(&mut b), [false, false, true]);
+    b.hear(ack(5, 0));
+    // The last one of a message always does.
+    assert_eq!(asks(&mut b), [false, true]);
 }
 
 fn a_cnp_without_congestion_control_is_ignored() {

@@ -219,6 +219,10 @@ impl Controller for ReactionPoint {
             .map(|w| w.at(rate_of(self.rate, self.line), line))
     }
 
+    fn window_shrinks(&self) -> bool {
+        self.p.window.is_some_and(|w| w.follows_rate)
+    }
+
     fn sent(&mut self, now: Time, bytes: u32) {
         if !self.active {
             return;
