@@ -48,7 +48,10 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "An RNR NAK that comes late is waited for too",
-        [an_rnr_nak_that_comes_late_is_waited_for_too]
+        [
+            an_rnr_nak_that_comes_late_is_waited_for_too,
+            an_rnr_nak_that_comes_late_sends_nothing_again_that_is_under_way
+        ]
     ),
     rule!(
         Section("9.7.5.2.8"),
@@ -348,6 +351,33 @@ fn rnr_retries_are_counted_while_read_data_is_missing() {
             (3, Status::WorkRequestFlushed)
         ]
     );
+}
+
+fn an_rnr_nak_that_comes_late_sends_nothing_again_that_is_under_way() {
+    let mut b = Bench::new(Setup {
+        rnr_retry: 1,
+        ..Default::default()
+    });
+    b.post_read(1, 8);
+    b.post_send(2, 8);
+    assert_eq!(b.says().len(), 2);
+    b.hear(rnr_nak(1, 1));
+    b.wait(Span::from_us(10));
+    // Of the two that are to be sent again the READ is on its way when the NAK comes once more.
+    let read = b.pull().unwrap();
+    assert_eq!(b.describe(&read), "RDMA Read Request 0 of 8 ?");
+    for _ in 0..3 {
+        b.hear(rnr_nak(1, 1));
+        b.wait(Span::from_us(10));
+    }
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    // The one retry is still there.
+    b.hear(rnr_nak(1, 1));
+    b.wait(Span::from_us(10));
+    assert_eq!(b.says().len(), 2);
+    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, &[7; 8]));
+    b.hear(ack(1, 2));
+    assert_eq!(b.completed(), [(1, Status::Success), (2, Status::Success)]);
 }
 
 fn each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer() {

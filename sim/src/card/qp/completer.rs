@@ -255,8 +255,7 @@ impl Qp {
         }
         self.know_trouble();
         let r = &mut self.requester;
-        let oldest = position.min(r.una);
-        if r.has_sent(oldest) {
+        if r.has_sent(position) {
             // 7 is "for ever".
             if r.rnr_retry != 7 {
                 if r.rnr_left == 0 {
@@ -270,6 +269,7 @@ impl Qp {
                 }
                 r.rnr_left -= 1;
             }
+            let oldest = position.min(r.una);
             self.go_back(now, oldest, desk);
         }
         // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile. A copy of
