@@ -188,6 +188,7 @@ impl World {
                 .unwrap();
             let mut end = End::new(handle, ops[side].clone(), &ops[1 - side], setup);
             end.mr = Some(card.register(pd, end.buffer.clone(), all_rights()).unwrap());
+            end.rnr_nak_acknowledges = card.config().profile.rnr_nak_acknowledges;
             end
         });
         // Near the wrap, or where serial comparison turns round.

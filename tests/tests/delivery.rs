@@ -128,6 +128,26 @@ fn losses_of_a_tenth_are_survived() {
 }
 
 #[test]
+fn a_read_is_flushed_ahead_of_what_the_receiver_was_not_ready_for() {
+    let outcome = run(Plan {
+        seed: 15021257477739653215,
+        ops: 11,
+        both_ways: true,
+        late: 25,
+        damaged: 11,
+        late_receives: true,
+        retry_cnt: 1,
+        rnr_retry: 2,
+        slow: true,
+        ..CLEAN
+    });
+    assert_eq!(outcome.failed, 1);
+    let first = |status: &str| outcome.log.iter().position(|line| line.contains(status));
+    let (flushed, not_ready) = (first("WorkRequestFlushed"), first("RnrRetryExceeded"));
+    assert!(flushed.is_some() && flushed < not_ready);
+}
+
+#[test]
 fn a_plan_by_hand() {
     let Ok(seed) = std::env::var("SOFTROCE_SEED") else {
         return;

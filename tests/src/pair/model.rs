@@ -57,6 +57,8 @@ pub(crate) struct End {
     pub(crate) buffer: Buffer,
     pub(crate) mr: Option<MemoryRegion>,
     pub(crate) remote: Option<MemoryRegion>,
+    /// What an RNR NAK comes after has been carried out, for this side's card.
+    pub(crate) rnr_nak_acknowledges: bool,
     /// The memory as it was at first.
     initial: Vec<u8>,
     sends_posted: usize,
@@ -159,6 +161,7 @@ impl End {
             buffer: Buffer::from_bytes(&initial),
             mr: None,
             remote: None,
+            rnr_nak_acknowledges: true,
             initial,
             sends_posted: 0,
             receives_posted: 0,
@@ -227,12 +230,14 @@ impl End {
             last.is_none_or(|&(l, _)| l < id),
             "requests complete once and in order"
         );
-        let failed = last.is_some_and(|&(_, s)| s != Status::Success);
+        let failed = self.sent.iter().find(|(_, s)| *s != Status::Success);
+        let failed = failed.map(|&(first, _)| self.ops[first]);
+        let one_failed = self.culprits() > 0;
         let op = self.ops[id];
         self.sent.push((id, c.status));
         match c.status {
             Status::Success => {
-                assert!(op.signaled && !failed);
+                assert!(op.signaled && failed.is_none());
                 if op.kind == Kind::Read {
                     assert_eq!(c.byte_len as usize, op.size);
                     let expected = &peer.initial[op.remote..op.remote + op.size];
@@ -241,10 +246,25 @@ impl End {
             }
             Status::WorkRequestFlushed => {}
             status => {
-                assert!(!failed, "one request fails, the others are flushed");
+                assert!(!one_failed, "one request fails, the others are flushed");
                 assert!(Op::may_fail_with(status), "{op:?}: {status}");
+                let not_ready = status == Status::RnrRetryExceeded;
+                assert!(!not_ready || op.takes_receive(), "{op:?} takes no receive");
+                // Timeouts fail the oldest request. An RNR NAK names its own, and then what is before it
+                // without answer was outstanding when the queue pair failed: flushed, and in its place.
+                if let Some(first) = failed {
+                    let waits = first.kind == Kind::Read || !self.rnr_nak_acknowledges;
+                    assert!(not_ready && waits, "{first:?} is flushed before {op:?}");
+                }
             }
         }
+    }
+
+    /// Send completions that say what was wrong.
+    fn culprits(&self) -> usize {
+        let blameless = [Status::Success, Status::WorkRequestFlushed];
+        let sent = self.sent.iter();
+        sent.filter(|(_, s)| !blameless.contains(s)).count()
     }
 
     /// A receive has completed: everything up to the peer's request has taken effect, and nothing
@@ -325,6 +345,7 @@ impl End {
                 assert_eq!(failed, (first..self.ops.len()).collect::<Vec<_>>());
             }
             assert_eq!(self.received.len(), self.receives.len());
+            assert_eq!(self.culprits(), 1, "one request says why");
         } else if !broken {
             let signaled = self
                 .ops
