@@ -3,9 +3,11 @@
 //! A [`Plan`] says how bad the network is and what the programs do; everything else is drawn from its
 //! seed, so a plan repeats exactly. [`run`] carries it out, and checks as it goes what must hold
 //! whatever happens: each request takes effect once and in order, no other byte changes, completions
-//! come once and in order; or the queue pair fails, and a prefix took effect.
+//! come once and in order, nothing is sent again before an RNR NAK lets it; or the queue pair fails, and a
+//! prefix took effect.
 
 mod model;
+mod waits;
 
 use crate::bench::{Staging, all_rights};
 use model::{End, Op};
@@ -19,6 +21,7 @@ use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{Damage, FrameView, Gid, MacAddr, Packet, Psn, Route, RouteTable, frame};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use waits::Wait;
 
 /// What happens in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +89,7 @@ struct World {
     sides: [Side; 2],
     /// By connection, then side.
     ends: Vec<[End; 2]>,
+    waits: Vec<[Wait; 2]>,
     staging: Staging,
     routes: RouteTable,
     due: BTreeMap<(Time, u64), Due>,
@@ -151,6 +155,7 @@ impl World {
             plan,
             sides,
             ends: Vec::new(),
+            waits: Vec::new(),
             staging: Staging::default(),
             routes,
             due: BTreeMap::new(),
@@ -233,6 +238,7 @@ impl World {
             ends[side].remote = Some(remote);
         }
         self.ends.push(ends);
+        self.waits.push(Default::default());
         for side in 0..2 {
             for _ in 0..self.ends[qp][side].ops.len() {
                 let at = Time::from_ps(setup.below(20_000_000));
@@ -330,6 +336,11 @@ impl World {
             return false;
         };
         let bth = packet.bth;
+        if !bth.opcode().is_response()
+            && let Some(qp) = self.find(|end| end.qp.number() == bth.dest_qp(), 1 - side)
+        {
+            self.waits[qp][side].sends(self.now, bth.psn());
+        }
         self.log
             .push(format!("{} {side} {bth:?} {:?}", self.now, packet.ext));
         if self.plan.slow {
@@ -380,9 +391,19 @@ impl World {
         } else {
             (packet, route)
         };
+        if packet.bth.opcode().is_response()
+            && packet.damage == Damage::None
+            && let Some(qp) = self.find(|end| end.qp.number() == packet.bth.dest_qp(), to)
+        {
+            self.waits[qp][to].hears(self.now, &packet);
+        }
         let s = &mut self.sides[to];
         s.card.receive(self.now, &packet, &route, &mut self.staging);
         self.poll(to);
+    }
+
+    fn find(&self, is: impl Fn(&End) -> bool, side: usize) -> Option<usize> {
+        self.ends.iter().position(|ends| is(&ends[side]))
     }
 
     /// The packet as a port would read it from the wire.

@@ -104,6 +104,9 @@ rules! {
     PayloadLength = Violation "payloads that do not fit the path MTU";
     /// Sent again before the RNR timer ran out (C9-130).
     RnrTimer = Violation "retransmissions before the RNR timer ran out";
+    /// Sent again before the time was over that an RNR NAK asks for, but for something earlier: the NAK
+    /// had not arrived yet, or only repeated another.
+    RnrUnderWay = Note "retransmissions that crossed an RNR NAK";
 
     /// A response to a PSN that was never sent.
     NeverSent = Violation "responses to PSNs never sent";

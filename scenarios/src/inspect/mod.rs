@@ -58,6 +58,7 @@ mod report;
 mod requests;
 mod responses;
 mod text;
+mod waits;
 
 pub use cm::CmFields;
 pub use error::InspectError;

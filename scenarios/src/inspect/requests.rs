@@ -4,7 +4,7 @@
 //! filters of a scenario count it.
 
 use super::copy::{Copy, Likeness, after, since};
-use super::finding::{Found, Rule, psns, put, put_at, span};
+use super::finding::{Found, Rule, psns, put, put_at};
 use super::giveup::{GivenUp, Stall};
 use super::messages::{Messages, Piece};
 use super::msn::Count;
@@ -99,6 +99,10 @@ pub(super) struct Requests {
     /// AckReq without an answer so far.
     pub(super) wanted: VecDeque<(Psn, u64)>,
     pub(super) nak: Option<Nak>,
+    /// Earlier ones that may be what something is sent again for.
+    pub(super) earlier_naks: VecDeque<Nak>,
+    /// The longest that a packet was answered after, in picoseconds: what is on its way is not older.
+    pub(super) longest_answer: i128,
     /// The NAK that ended the connection.
     pub(super) ended_by: Option<u64>,
     pub(super) early: Option<Early>,
@@ -134,6 +138,8 @@ impl Requests {
             acked: None,
             wanted: VecDeque::new(),
             nak: None,
+            earlier_naks: VecDeque::new(),
+            longest_answer: 0,
             ended_by: None,
             early: None,
             answers: VecDeque::new(),
@@ -289,14 +295,9 @@ impl Requests {
             self.try_again(r, asked);
         }
         if let Some(nak) = asked {
-            let kind = if nak.wait.is_some() {
-                "RNR"
-            } else {
-                "sequence"
-            };
-            let when = after(r.copy.time, nak.time);
+            let (when, kind) = (after(r.copy.time, nak.time), nak.kind());
             text += &format!(", {when} the {kind} NAK of packet {}", nak.number);
-            self.check_rnr(&nak, r, found);
+            self.check_wait(&nak, r, known, jump, found);
         } else if jump && let Some(old) = known {
             text += &format!(", {} packet {}", after(r.copy.time, old.time), old.number);
         }
@@ -310,6 +311,7 @@ impl Requests {
         if jump && nak.is_none() && gap.is_none() && r.reliable {
             self.blame(r, known, found);
         }
+        self.earlier_naks.retain(|n| n.psn != psn);
         if let Some(nak) = &mut self.nak
             && nak.psn == psn
         {
@@ -326,22 +328,6 @@ impl Requests {
             && self
                 .nak
                 .is_none_or(|n| n.resent || r.piece.psn.after(n.psn) > 0)
-    }
-
-    fn check_rnr(&self, nak: &Nak, r: &Request, found: &mut Found) {
-        let Some((wait, waited)) = nak.wait.zip(since(r.copy.time, nak.time)) else {
-            return;
-        };
-        // Stamps of some captures are in microseconds, and clocks differ a little.
-        if nak.psn == r.piece.psn && waited + 2_000_000 + wait / 100 < wait {
-            let text = format!(
-                "sent again {} after the RNR NAK of packet {}, which asks for {}",
-                span(waited),
-                nak.number,
-                span(wait)
-            );
-            put(found, Rule::RnrTimer, text);
-        }
     }
 
     /// A retransmission that no NAK asked for: the timer of the requester ran out, for something

@@ -56,6 +56,7 @@ impl Requests {
             }
             return;
         }
+        self.answered_after(&r.copy);
         match r.opcode.operation() {
             Operation::ReadResponse => self.read_response(r, found),
             Operation::AtomicAcknowledge => self.atomic_answer(r, found),
@@ -138,7 +139,7 @@ impl Requests {
             resent: false,
         };
         self.asked_again(&nak);
-        self.nak = Some(nak);
+        self.take_nak(nak);
     }
 
     fn ack(&mut self, r: &Response, found: &mut Found) {

@@ -68,6 +68,15 @@ pub(super) const RULES: &[Rule] = &[
         [each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer]
     ),
     rule!(
+        Id("C9-130"),
+        "Reaction times shorten the wait for no RNR NAK of a row",
+        [
+            reaction_times_shorten_the_wait_for_no_rnr_nak_of_a_row,
+            other_pauses_do_not_stand_for_the_wait_of_an_rnr_nak,
+            an_ack_of_less_does_not_end_the_wait
+        ]
+    ),
+    rule!(
         Behaviour,
         "RNR retries are counted, and 7 is for ever",
         [rnr_retries_are_counted_and_seven_is_for_ever]
@@ -403,6 +412,85 @@ fn each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer() {
         }
         assert_eq!(b.says(), SENT);
     }
+}
+
+fn reaction_times_shorten_the_wait_for_no_rnr_nak_of_a_row() {
+    let tick = Span::from_ps(1);
+    // Codes 1 and 12 are 10 and 640 us. Reactions take no time, less than the wait, as long, and longer.
+    for (code, wait) in [(1, 10), (12, 640)] {
+        for reaction in [0, 1, 5, 10, 639, 640, 1000] {
+            let mut setup = Setup::default();
+            setup.config.timing.retransmit = Span::from_us(reaction);
+            let mut b = Bench::new(setup);
+            b.post_send(1, 8);
+            for nak in 0..5 {
+                assert_eq!(b.says(), SENT);
+                b.wait(Span::from_us(3));
+                b.hear(rnr_nak(0, code));
+                assert_eq!(b.says(), NONE);
+                b.wait(Span::from_us(wait.max(reaction)) - tick);
+                assert_eq!(b.says(), NONE, "{code} {reaction} {nak}");
+                b.wait(tick);
+            }
+            assert_eq!(b.says(), SENT);
+        }
+    }
+}
+
+fn other_pauses_do_not_stand_for_the_wait_of_an_rnr_nak() {
+    let tick = Span::from_ps(1);
+    let mut setup = Setup::default();
+    setup.config.timing.doorbell = Span::from_us(7);
+    setup.config.timing.retransmit = Span::from_us(5);
+    let mut b = Bench::new(setup);
+    b.post_send(1, 8);
+    b.wait(Span::from_us(7));
+    assert_eq!(b.says(), SENT);
+    b.hear(rnr_nak(0, 1));
+    b.wait(Span::from_us(10));
+    assert_eq!(b.says(), SENT);
+    // The queue is idle, so its doorbell is a pause of its own; an RNR NAK comes in the middle of it.
+    b.post_send(2, 8);
+    b.wait(Span::from_us(1));
+    b.hear(rnr_nak(0, 1));
+    b.wait(Span::from_us(10) - tick);
+    assert_eq!(b.says(), NONE);
+    b.wait(tick);
+    let both = ["Send Only 0 [8] ?", "Send Only 1 [8] ?"];
+    assert_eq!(b.says(), both);
+    // And in the reaction to a sequence NAK.
+    b.hear(nak(0, NakCode::PsnSequenceError));
+    b.wait(Span::from_us(1));
+    b.hear(rnr_nak(0, 1));
+    b.wait(Span::from_us(10) - tick);
+    assert_eq!(b.says(), NONE);
+    b.wait(tick);
+    assert_eq!(b.says(), both);
+}
+
+fn an_ack_of_less_does_not_end_the_wait() {
+    // A card that takes an RNR NAK for no acknowledgement of what was before it, and the ACK of that
+    // overtaken by the NAK.
+    let mut setup = Setup::default();
+    setup.config.profile.rnr_nak_acknowledges = false;
+    let mut b = Bench::new(setup);
+    b.post_write(1, 8);
+    b.post_send(2, 8);
+    assert_eq!(b.says().len(), 2);
+    b.hear(rnr_nak(1, 1));
+    b.wait(Span::from_us(4));
+    b.hear(ack(0, 1));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
+    b.wait(Span::from_us(6) - Span::from_ps(1));
+    assert_eq!(b.says(), NONE);
+    b.wait(Span::from_ps(1));
+    assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
+    // An ACK of the packet itself does.
+    b.hear(rnr_nak(1, 1));
+    b.post_send(3, 8);
+    assert_eq!(b.says(), NONE);
+    b.hear(ack(1, 2));
+    assert_eq!(b.says(), ["Send Only 2 [8] ?"]);
 }
 
 fn rnr_retries_are_counted_and_seven_is_for_ever() {

@@ -137,6 +137,98 @@ fn a_retransmission_before_the_rnr_timer_has_run_out() {
     breaks(&forge, &[(Rule::RnrTimer, 3)]);
 }
 
+/// The packets of rc_rnr_late at times of the caller's, with NAKs of other kinds in places of its second.
+fn rnr(at: &[(usize, u64, Option<u8>)]) -> Forge {
+    let whole = Forge::of("rc_rnr_late");
+    let mut forge = whole.clone();
+    forge.packets.clear();
+    for &(number, time, syndrome) in at {
+        forge
+            .packets
+            .push((time, whole.packets[number - 1].1.clone()));
+        let last = forge.packets.len();
+        forge = forge.change(last, |f| {
+            if let Network::Ipv4(ip, _) = &mut f.network {
+                ip.identification = 0x100 + last as u16;
+            }
+        });
+        if let Some(syndrome) = syndrome {
+            forge = forge.syndrome(last, syndrome);
+        }
+    }
+    forge
+}
+
+#[test]
+fn what_is_sent_again_for_something_earlier_breaks_no_rnr_wait() {
+    // The RNR NAK of 20.48 ms is on its way for as long as any answer took, 2 ms here, or twice that.
+    let crossed = |forge: Forge, number: u64| {
+        let inspection = forge.inspect();
+        assert_eq!(violations(&inspection), [], "{:#?}", inspection.findings);
+        let notes: Vec<_> = inspection.of(Rule::RnrUnderWay).map(|f| f.packet).collect();
+        assert_eq!(notes, [number]);
+    };
+    // A timeout meanwhile: 3 ms after the request. Then an answer to the second copy.
+    crossed(rnr(&[(1, 0, None), (2, 2000, None), (1, 3000, None)]), 3);
+    // Too late for that.
+    breaks(
+        &rnr(&[(1, 0, None), (2, 2000, None), (1, 7000, None)]),
+        &[(Rule::RnrTimer, 3)],
+    );
+    // A timeout cannot be so short: 8.192 us is the least.
+    breaks(
+        &rnr(&[(1, 0, None), (2, 4, None), (1, 6, None)]),
+        &[(Rule::RnrTimer, 3)],
+    );
+    // The wait of an earlier NAK is over; this one repeats it.
+    crossed(
+        rnr(&[
+            (1, 0, None),
+            (2, 2000, None),
+            (2, 20_000, None),
+            (1, 22_600, None),
+        ]),
+        4,
+    );
+    breaks(
+        &rnr(&[
+            (1, 0, None),
+            (2, 2000, None),
+            (2, 3000, None),
+            (1, 22_000, None),
+        ]),
+        &[(Rule::RnrTimer, 4)],
+    );
+}
+
+#[test]
+fn a_sequence_nak_that_an_rnr_nak_follows_is_obeyed() {
+    // PSN 1 of three messages is lost, and the NAK of that on its way when a late copy is refused.
+    let whole = Forge::of("loss_send_middle");
+    let mut forge = whole.clone();
+    forge.packets.truncate(6);
+    let nak = whole.packets[5].clone();
+    let lost = nak.1.bth.psn();
+    forge.packets.push((nak.0 + 900, nak.1));
+    forge = forge.syndrome(7, 0x20 | 22).change(7, |f| {
+        if let Network::Ipv4(ip, _) = &mut f.network {
+            ip.identification = ip.identification.wrapping_add(1);
+        }
+    });
+    let again = whole.packets.iter().skip(6).find(|p| p.1.bth.psn() == lost);
+    let mut again = again.expect("sent again").clone();
+    again.0 = nak.0 + 1000;
+    forge.packets.push(again);
+    let inspection = forge.inspect();
+    assert_eq!(violations(&inspection), [], "{:#?}", inspection.findings);
+    let note = inspection.of(Rule::RnrUnderWay).next().expect("a note");
+    assert_eq!(
+        note.text,
+        "sent again 100 us after the RNR NAK of packet 7, which asks for 20.48 ms, but the sequence NAK \
+         of packet 6 asked before"
+    );
+}
+
 // rc_read: ... 8 FIRST 9 LAST of READ 7; 11 FIRST 12, 13 MIDDLE 14 LAST of READ 10.
 
 #[test]

@@ -5,13 +5,13 @@ use crate::forge::{look_with, violations};
 use softroce::format::{File, Source};
 use softroce::inspect::{Inspection, Options, Rule};
 use softroce::run;
-use softroce_sim::card::{Card, CardConfig, Counters};
+use softroce_sim::card::{Card, CardConfig, Counters, Timing};
 use softroce_sim::fabric::machine::{self, FlowOperation, FlowSpec, Machine};
 use softroce_sim::fabric::topology::Topology;
 use softroce_sim::fabric::{
     Action, Capture, Config, Direction, Fault, LinkSpec, Network, Pattern, Rate,
 };
-use softroce_sim::random::Probability;
+use softroce_sim::random::{Probability, Stream};
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::RouteTable;
 
@@ -27,6 +27,15 @@ const OPERATIONS: [FlowOperation; 5] = [
 type Faults<'a> = &'a [(Direction, Action, u32)];
 
 fn run(flows: &[FlowSpec], faults: Faults<'_>, seed: u64) -> (Inspection, [Counters; 2]) {
+    run_with(Timing::default(), flows, faults, seed)
+}
+
+fn run_with(
+    timing: Timing,
+    flows: &[FlowSpec],
+    faults: Faults<'_>,
+    seed: u64,
+) -> (Inspection, [Counters; 2]) {
     let topology = Topology::back_to_back(LinkSpec::new(Rate::from_gbps(100), Span::from_us(1)));
     let routes = RouteTable::new();
     let config = Config {
@@ -38,7 +47,8 @@ fn run(flows: &[FlowSpec], faults: Faults<'_>, seed: u64) -> (Inspection, [Count
     let channels = both.map(|d| topology.channel("h0-h1", d).unwrap());
     let tap = Capture::new(Vec::new(), &topology, channels).unwrap();
     let mut net = Network::new(&topology, config, tap, |_, node| {
-        let card = CardConfig::new(node.name.clone(), node.gid(), node.mac);
+        let mut card = CardConfig::new(node.name.clone(), node.gid(), node.mac);
+        card.timing = timing;
         Machine::new(Card::new(card, seed, routes.clone()), 4096).unwrap()
     })
     .unwrap();
@@ -146,6 +156,49 @@ fn receivers_that_are_not_ready() {
     assert_eq!(violations(&inspection), []);
     assert!(responder.rnr_naks_sent > 0);
     assert_eq!(count(&inspection, Rule::RnrNak), responder.rnr_naks_sent);
+}
+
+#[test]
+fn receivers_that_are_not_ready_on_a_bad_link() {
+    let reorder = Action::Reorder {
+        packets: 3,
+        limit: Span::from_us(20),
+    };
+    let duplicate = Action::Duplicate {
+        delay: Span::from_us(3),
+    };
+    let kinds = [Action::Drop, reorder, duplicate];
+    let mut waited = 0;
+    for seed in 1..40 {
+        let mut draw = Stream::new(seed, "plan");
+        let timing = Timing {
+            doorbell: Span::from_ns(draw.below(2_000)),
+            ack: Span::from_ns(draw.below(3_000)),
+            nak: Span::from_ns(draw.below(3_000)),
+            retransmit: Span::from_ns(draw.below(12_000)),
+        };
+        let faults: Vec<_> = kinds
+            .into_iter()
+            .filter_map(|kind| {
+                let to = [Direction::Forward, Direction::Backward][draw.below(2) as usize];
+                (draw.below(2) == 0).then_some((to, kind, 50))
+            })
+            .collect();
+        // Codes 1 to 12 are 10 to 640 us.
+        let late = FlowSpec {
+            recv_start: Time::ZERO + Span::from_us(20 + draw.below(500)),
+            recv_depth: 1 + draw.below(4) as u32,
+            min_rnr_timer: 1 + draw.below(12) as u8,
+            timeout: 4 + draw.below(8) as u8,
+            ..flow(FlowOperation::Send, 3000)
+        };
+        let (inspection, [_, responder]) = run_with(timing, &[late], &faults, seed);
+        let found = violations(&inspection);
+        let told: Vec<_> = inspection.of(Rule::RnrTimer).collect();
+        assert_eq!(found, [], "seed {seed} {timing:?} {faults:?}: {told:#?}");
+        waited += responder.rnr_naks_sent;
+    }
+    assert!(waited > 100, "{waited}");
 }
 
 #[test]

@@ -273,9 +273,10 @@ impl Qp {
             self.go_back(now, oldest, desk);
         }
         // The wait is over no sooner than asked for (C9-130); the transport timer rests meanwhile. A copy of
-        // the NAK does not prolong it.
+        // the NAK does not prolong it, the NAK of a later packet does.
         let r = &mut self.requester;
-        if r.put_off.is_none_or(|(_, until)| until <= now) {
+        let waits = |(at, until)| now < until && position <= at;
+        if !r.put_off.is_some_and(waits) {
             let until = now + codes::rnr_timer(timer);
             r.put_off = Some((position, until));
             r.hold_until = r.hold_until.max(until);
