@@ -73,8 +73,14 @@ fn what_is_no_scenario_is_refused() {
         .set_len(17 << 20)
         .unwrap();
     for (argument, told) in [
-        (path, "mine.toml:1:6: byte 0xff is not UTF-8"),
-        (dir.path().to_str().unwrap(), "is a directory"),
+        (
+            path,
+            "mine.toml:1:6: byte 0xff is not UTF-8, which a scenario in TOML must be",
+        ),
+        (
+            dir.path().to_str().unwrap(),
+            "is a directory; a scenario in TOML is a file",
+        ),
         ("/no/such/file.toml", "/no/such/file.toml: no such file"),
         (big.to_str().unwrap(), "larger than the limit of 16 MiB"),
     ] {
@@ -123,6 +129,9 @@ fn settings_are_checked_like_the_file() {
         ("card.h7.timeout=4", "there is no host \"h7\""),
         ("seed", "a setting is a path"),
         ("link.loss=1.5", "must be from 0 to 1"),
+        // The limits of the key, and not those of its unit.
+        ("link.rate=1e400Gbps", "must be a rate from 1Mbps to 10Tbps"),
+        ("link.delay=1e40s", "must be a span of time from 0ps to 10s"),
     ] {
         let out = softroce(&["run", path, "--set", setting]);
         assert_eq!(out.status.code(), Some(2), "{setting}");
@@ -138,6 +147,66 @@ fn a_sweep_needs_something_to_vary() {
     let out = softroce(&["sweep", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("nothing to sweep"));
+}
+
+#[test]
+fn numbers_of_options_have_limits() {
+    for (option, value, told) in [
+        (
+            "--seed",
+            "99999999999999999999",
+            "must be an integer from 0 to 9223372036854775807",
+        ),
+        (
+            "--seed",
+            "-1",
+            "must be an integer from 0 to 9223372036854775807",
+        ),
+        (
+            "--seed",
+            "x",
+            "must be an integer from 0 to 9223372036854775807",
+        ),
+        ("--jobs", "0", "must be an integer from 1 to 65536"),
+        ("-j", "-3", "must be an integer from 1 to 65536"),
+    ] {
+        let out = softroce(&["run", "two-hosts", option, value]);
+        assert_eq!(out.status.code(), Some(2), "{option} {value}");
+        let err = text(&out.stderr);
+        assert!(
+            err.contains(told) && err.contains(&format!("'{value}'")),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn a_value_that_no_metric_has_is_told_in_a_sentence() {
+    let expect =
+        |metric: &str| format!("[[expect]]\nmetric = \"{metric}\"\nequals = 0\n");
+    for (metric, setting, told) in [
+        (
+            "goodput",
+            "expect.0.equals=foo",
+            "[[expect]] 0 compares \"goodput\" with \"foo\", which is not a rate; write it as \"100Gbps\"",
+        ),
+        (
+            "goodput",
+            "expect.0.equals=7",
+            "[[expect]] 0 compares \"goodput\" with 7, which needs a unit: ",
+        ),
+        (
+            "timeouts",
+            "expect.0.at-least=true",
+            "[[expect]] 0 must have one of",
+        ),
+    ] {
+        let (_dir, path) = file(format!("{GOOD}{}", expect(metric)));
+        let out = softroce(&["check", path.to_str().unwrap(), "--set", setting]);
+        assert_eq!(out.status.code(), Some(2), "{setting}");
+        let err = text(&out.stderr);
+        assert!(err.contains(told), "{err}");
+    }
 }
 
 #[test]

@@ -444,6 +444,38 @@ fn a_request_that_fails_says_why() {
 }
 
 #[test]
+fn every_fault_that_takes_packets_away_is_named() {
+    for (action, why) in [
+        ("drop", "fault cut"),
+        ("corrupt", "bad FCS by fault cut"),
+        ("corrupt-device", "bad ICRC by fault cut"),
+    ] {
+        // Copies of damaged packets are damaged too; those of dropped ones would get through.
+        let twice = match action {
+            "drop" => "mark-ecn",
+            _ => "duplicate",
+        };
+        let fault = |name: &str, action: &str| {
+            format!(
+                "[[fault]]\nname = \"{name}\"\nlink = \"h0->h1\"\nkind = \"exact\"\naction = \"{action}\"\n"
+            )
+        };
+        let (_dir, path) = file(format!(
+            "{ONE}{}{}[card]\ntimeout = 8\nretry-count = 1\n",
+            fault("twice", twice),
+            fault("cut", action)
+        ));
+        let run = &json(&["run", path.to_str().unwrap(), "--json"], 0)["reports"][0]["runs"][0];
+        let failure = &run["failures"][0];
+        let line = failure["line"].as_str().unwrap();
+        assert!(line.ends_with(&format!("({why})")), "{line}");
+        for lost in failure["lost"].as_array().unwrap() {
+            assert_eq!(lost["fault"], "cut", "{action}");
+        }
+    }
+}
+
+#[test]
 fn many_failures_are_shown_in_part() {
     let cut = "[[fault]]\nname = \"cut\"\nlink = \"h0->h1\"\nkind = \"exact\"\n";
     let (_dir, path) = file(format!(

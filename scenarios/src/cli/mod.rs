@@ -41,6 +41,8 @@ enum Command {
     /// List the scenarios that come with the program.
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
+    ///
+    /// The exit status is 0 if no packet breaks a rule, 1 if one does, 2 if a file cannot be read.
     Inspect(InspectArgs),
     /// Hold the card against the rules of RoCEv2 and print which of them are covered.
     Conformance(conformance::ConformanceArgs),
@@ -88,7 +90,7 @@ struct SweepArgs {
 #[derive(Args, Debug)]
 struct How {
     /// Seed of every random stream, instead of the scenario's.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Directory for captures and reports; it is made if it is not there.
     #[arg(long, value_name = "DIR")]
@@ -100,14 +102,22 @@ struct How {
     #[arg(long)]
     json: bool,
     /// Runs at the same time [default: as many as there are processors].
-    #[arg(
-        long,
-        short = 'j',
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    jobs: usize,
+    #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    jobs: Option<usize>,
+}
+
+/// A seed, as scenarios have it.
+fn seed(text: &str) -> Result<u64, String> {
+    integer(text, 0, i64::MAX as u64)
+}
+
+fn jobs(text: &str) -> Result<usize, String> {
+    integer(text, 1, 1 << 16).map(|n| n as usize)
+}
+
+fn integer(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|n| (least..=most).contains(n));
+    value.ok_or_else(|| format!("must be an integer from {least} to {most}"))
 }
 
 impl How {
@@ -115,7 +125,7 @@ impl How {
         Options {
             out: self.out.clone(),
             captures: self.captures.clone(),
-            threads: self.jobs,
+            threads: self.jobs.unwrap_or(0),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Scenarios by file and by name.
 
 use super::output::Output;
-use crate::format::{Diagnostics, File, Plan, Source, closest};
+use crate::format::{Content, Diagnostics, File, Plan, Source, closest};
 use crate::library;
 use crate::report::{SCHEMA, pauses};
 use crate::warning;
@@ -103,7 +103,7 @@ fn open(argument: &Path) -> Result<(String, File), Diagnostics> {
             ),
         ));
     }
-    let source = Source::read(argument)?;
+    let source = Source::read(argument, Content::Scenario)?;
     let stem = argument.file_stem().unwrap_or(argument.as_os_str());
     let name = stem.to_string_lossy().into_owned();
     Ok((name, File::parse(source)?))

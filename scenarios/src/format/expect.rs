@@ -452,12 +452,12 @@ impl Context<'_> {
         match value {
             Ok(value) => Some(Operand::Constant(value)),
             Err(why) => {
-                let key = self.key;
                 let label = self.reader.label();
-                self.reader.sink.say(
-                    node.origin,
-                    format!("{key} = {node} in {label} {why}, as \"{}\" is", self.metric),
+                let message = format!(
+                    "{label} compares \"{}\" with {node}, which {why}",
+                    self.metric
                 );
+                self.reader.sink.say(node.origin, message);
                 None
             }
         }

@@ -1,6 +1,6 @@
 //! The folder of a scenario file, where the files that it names are found.
 
-use super::source::{Source, SourceError};
+use super::source::{Content, Source, SourceError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Folder {
         }
         let found = match &self.dir {
             None => Err("names a file, but the scenario is none itself and has no folder".into()),
-            Some(dir) => Source::read(&dir.join(path))
+            Some(dir) => Source::read(&dir.join(path), Content::Flows)
                 .map(Rc::new)
                 .map_err(|error: SourceError| format!("cannot be read: {error}")),
         };

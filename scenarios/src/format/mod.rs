@@ -50,7 +50,7 @@ pub mod traffic;
 pub(crate) use choices::words;
 pub use diagnostic::{Diagnostic, Diagnostics, closest};
 pub use scenario::Scenario;
-pub use source::{Source, SourceError};
+pub use source::{Content, Source, SourceError};
 pub use sweep::{Plan, Point};
 
 use diagnostic::Sink;

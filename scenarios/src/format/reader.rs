@@ -510,7 +510,11 @@ fn quantity<T>(
         Value::Integer(Some(n)) => parse(&n.to_string()),
         _ => return Err(wrong_kind(node, kind)),
     };
-    let value = value.map_err(|e| e.to_string())?;
+    let value = value.map_err(|e| match e {
+        // What no quantity can be is no limit of the key's.
+        UnitError::TooLarge { .. } => format!("must be {kind}"),
+        e => e.to_string(),
+    })?;
     match *kind {
         Kind::Rate(min, max) | Kind::Span(min, max) | Kind::Size(min, max)
             if !(min..=max).contains(&raw(&value)) =>

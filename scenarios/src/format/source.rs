@@ -28,19 +28,23 @@ pub enum SourceError {
         error: io::Error,
     },
     /// A directory is no scenario.
-    #[error("{name}: is a directory; a scenario is a TOML file")]
+    #[error("{name}: is a directory; {} is a file", .what.name())]
     Directory {
         /// The directory.
         name: String,
+        /// What should be there.
+        what: Content,
     },
     /// The file is larger than any scenario.
-    #[error("{name}: is larger than the limit of 16 MiB for a scenario")]
+    #[error("{name}: is larger than the limit of 16 MiB for {}", .what.name())]
     TooLarge {
         /// The file.
         name: String,
+        /// What should be there.
+        what: Content,
     },
-    /// TOML is UTF-8.
-    #[error("{name}:{line}:{column}: byte {byte:#04x} is not UTF-8, which TOML must be")]
+    /// Both are UTF-8.
+    #[error("{name}:{line}:{column}: byte {byte:#04x} is not UTF-8, which {} must be", .what.name())]
     NotUtf8 {
         /// The file.
         name: String,
@@ -50,7 +54,27 @@ pub enum SourceError {
         column: usize,
         /// The byte.
         byte: u8,
+        /// What should be there.
+        what: Content,
     },
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// A scenario, which is TOML.
+    Scenario,
+    /// The flows of a load, which are CSV.
+    Flows,
+}
+
+impl Content {
+    fn name(self) -> &'static str {
+        match self {
+            Content::Scenario => "a scenario in TOML",
+            Content::Flows => "a list of flows in CSV",
+        }
+    }
 }
 
 /// The common failures in words that are the same on every platform.
@@ -65,9 +89,12 @@ fn told(error: &io::Error) -> String {
 impl Source {
     /// A text that is in memory already, shown as `name`.
     pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>) -> Result<Source, SourceError> {
-        let (name, bytes) = (name.into(), text.into());
+        Source::from_bytes(name.into(), text.into(), Content::Scenario)
+    }
+
+    fn from_bytes(name: String, bytes: Vec<u8>, what: Content) -> Result<Source, SourceError> {
         if bytes.len() as u64 > MAX_FILE {
-            return Err(SourceError::TooLarge { name });
+            return Err(SourceError::TooLarge { name, what });
         }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -81,6 +108,7 @@ impl Source {
                     column,
                     byte: bytes[at],
                     name,
+                    what,
                 });
             }
         };
@@ -91,8 +119,8 @@ impl Source {
         })
     }
 
-    /// Reads the file at `path`, which is shown as it is given.
-    pub fn read(path: &Path) -> Result<Source, SourceError> {
+    /// Reads the file at `path`, which is shown as it is given and holds `what`.
+    pub fn read(path: &Path, what: Content) -> Result<Source, SourceError> {
         let name = path.display().to_string();
         let io = |error| SourceError::Io {
             name: name.clone(),
@@ -100,7 +128,7 @@ impl Source {
         };
         let file = File::open(path).map_err(io)?;
         if file.metadata().map_err(io)?.is_dir() {
-            return Err(SourceError::Directory { name });
+            return Err(SourceError::Directory { name, what });
         }
         let mut bytes = Vec::new();
         // A pipe or a device tells no length, so the limit is put on what is read.
@@ -110,7 +138,7 @@ impl Source {
         let folder = path.parent().map(Path::to_path_buf);
         Ok(Source {
             folder,
-            ..Source::new(name, bytes)?
+            ..Source::from_bytes(name, bytes, what)?
         })
     }
 
@@ -162,7 +190,7 @@ mod tests {
         let e = Source::new("x.toml", b"a = 1\nb = \"\xff\"\n".as_slice()).unwrap_err();
         assert_eq!(
             e.to_string(),
-            "x.toml:2:6: byte 0xff is not UTF-8, which TOML must be"
+            "x.toml:2:6: byte 0xff is not UTF-8, which a scenario in TOML must be"
         );
     }
 }

@@ -114,8 +114,12 @@ impl Inspection {
             writeln!(out, "{:9} packet {}: {}", f.severity, f.packet, f.text)?;
         }
         let mut line = format!(
-            "{}: {} packets, {} RoCE; ICRC good {}, bad {}",
-            self.file, self.packets, self.roce_packets, self.icrc.good, self.icrc.bad
+            "{}: {}, {} RoCE; ICRC good {}, bad {}",
+            self.file,
+            plural(self.packets, "packet"),
+            self.roce_packets,
+            self.icrc.good,
+            self.icrc.bad
         );
         if self.icrc.unchecked > 0 {
             let _ = write!(line, ", not checked {}", self.icrc.unchecked);

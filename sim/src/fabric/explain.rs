@@ -1,6 +1,7 @@
 //! Why a request failed, from all sides: what its card says, what the network lost, what the peer's card
 //! refused.
 
+use super::counters::DropCause;
 use super::host::Host;
 use super::link::ChannelId;
 use super::losses::{Kind, Loss, Why};
@@ -235,8 +236,11 @@ impl Explanation {
             }
             let named = position.and_then(|position| fault(way, position));
             match named {
+                Some(name) if why == Why::Dropped(DropCause::Fault) => {
+                    let _ = write!(line, " (fault {name})");
+                }
                 Some(name) => {
-                    let _ = write!(line, " ({why} {name})");
+                    let _ = write!(line, " ({why} by fault {name})");
                 }
                 None => {
                     let _ = write!(line, " ({why})");

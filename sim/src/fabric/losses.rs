@@ -25,8 +25,7 @@ pub struct Loss {
     pub channel: ChannelId,
     /// Why.
     pub why: Why,
-    /// The fault that did it, by its position among those of the channel; `None` if no fault did, or if it
-    /// damaged them and their FCS gave that away later.
+    /// The fault that did it, by its position among those of the channel; `None` if no fault did.
     pub fault: Option<usize>,
     /// What they were.
     pub kind: Kind,

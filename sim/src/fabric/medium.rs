@@ -254,6 +254,11 @@ impl<O: Observer> Medium<O> {
         fault: Option<usize>,
     ) {
         let packet = self.packets.get(slot);
+        let damaged = self.injectors[id as usize].take_damaged(slot);
+        let fault = match cause {
+            DropCause::BadFcs => damaged,
+            _ => fault,
+        };
         self.losses.add(
             self.clock,
             ChannelId(id),

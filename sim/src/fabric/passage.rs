@@ -25,7 +25,7 @@ impl<O: Observer> Medium<O> {
             return self.discard(channel, id, slot, DropCause::LinkDown);
         }
         let packet = self.packets.get(slot);
-        let mut first = None;
+        let (mut first, mut damager) = (None, None);
         let verdict = self.injectors[id as usize].judge(
             packet,
             &self.flows.routes()[packet.route.index()],
@@ -41,6 +41,9 @@ impl<O: Observer> Medium<O> {
                 };
                 if matches!(record.action, Action::Drop) && first.is_none() {
                     first = Some(record.fault);
+                }
+                if matches!(record.action, Action::CorruptOnLink) {
+                    damager.get_or_insert(record.fault);
                 }
                 if matches!(record.action, Action::CorruptInDevice) {
                     let fault = Some(record.fault);
@@ -65,6 +68,9 @@ impl<O: Observer> Medium<O> {
         for _ in &verdict.copies {
             self.pool.retain(packet.payload);
         }
+        if let Some(position) = damager.filter(|_| !verdict.drop) {
+            self.injectors[id as usize].note_damaged(slot, position);
+        }
         if verdict.drop {
             self.lose(channel, id, slot, DropCause::Fault, first);
         } else if verdict.delay > Span::ZERO {
@@ -84,6 +90,9 @@ impl<O: Observer> Medium<O> {
         for delay in verdict.copies {
             let copy = self.packets.insert(packet);
             channel.counters.duplicates += 1;
+            if let Some(position) = damager {
+                self.injectors[id as usize].note_damaged(copy, position);
+            }
             if delay > Span::ZERO {
                 self.plan(
                     arrival + delay,

@@ -13,6 +13,8 @@ pub(crate) struct Injectors {
     /// There if some filter asks what the way has seen.
     tracker: Option<Tracker>,
     held: Vec<Held>,
+    /// Packets under way that were damaged here, each with the position of the first fault that did it.
+    damaged: Vec<(u32, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -127,6 +129,17 @@ impl Injectors {
             packets,
             deadline,
         });
+    }
+
+    /// Remembers which fault has damaged a packet, until that is dropped for it.
+    pub(in crate::fabric) fn note_damaged(&mut self, slot: u32, position: usize) {
+        self.damaged.push((slot, position));
+    }
+
+    /// The fault that has damaged a packet, which is dropped now.
+    pub(in crate::fabric) fn take_damaged(&mut self, slot: u32) -> Option<usize> {
+        let i = self.damaged.iter().position(|d| d.0 == slot)?;
+        Some(self.damaged.swap_remove(i).1)
     }
 
     /// A packet goes past those that are held.

@@ -198,7 +198,7 @@ fn now_the_request_and_now_its_acknowledgement() {
         line,
         format!(
             "{TIMEOUTS}; PSN 41 lost on h0->s0 in round 1 (fault number 0); the ACK of PSN 41 lost on h1->s0 \
-             in rounds 2, 4 (bad FCS); PSN 41 lost on h0->s0 in round 3 (fault number 1)"
+             in rounds 2, 4 (bad FCS by fault number 0); PSN 41 lost on h0->s0 in round 3 (fault number 1)"
         )
     );
 }
@@ -221,7 +221,7 @@ fn the_end_of_a_message_is_lost_and_nothing_is_acknowledged() {
     assert_eq!(
         line,
         "retry_cnt 0 used up at PSN 40 (1 timeout of 65.536us); PSN 43 lost on h0->s0 in round 1 (bad ICRC \
-         number 0)"
+         by fault number 0)"
     );
     // What comes again is acknowledged again (C9-105), so that with a retry it gets on to PSN 43, and the
     // retries begin anew.
@@ -229,7 +229,7 @@ fn the_end_of_a_message_is_lost_and_nothing_is_acknowledged() {
     assert_eq!(
         line,
         "retry_cnt 1 used up at PSN 43 (2 timeouts of 65.536us); PSN 43 lost on h0->s0 in rounds 1, 2 (bad \
-         ICRC number 0)"
+         ICRC by fault number 0)"
     );
 }
 

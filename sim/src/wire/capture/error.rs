@@ -22,7 +22,7 @@ pub enum CaptureError {
         magic: [u8; 4],
     },
     /// The file ends inside a block.
-    #[error("offset {offset}: the file ends inside a {block}: {there} of {needed} bytes there")]
+    #[error("offset {offset}: the file ends inside {} {block}: {there} of {needed} bytes there", article(.block))]
     Truncated {
         /// Where the block or the part of it that is cut short begins.
         offset: u64,
@@ -43,6 +43,13 @@ pub enum CaptureError {
         /// Which field, its value and its limit.
         field: Field,
     },
+}
+
+fn article(noun: &str) -> &'static str {
+    match noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        true => "an",
+        false => "a",
+    }
 }
 
 /// A field with a value it cannot have.

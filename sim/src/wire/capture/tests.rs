@@ -412,6 +412,10 @@ fn faults_name_offset_block_field_and_limit() {
             "offset 36: the file ends inside a block: 0 of 4294967268 bytes there",
         ),
         (
+            described().u32(6).u32(32).u32(0),
+            "offset 56: the file ends inside an enhanced packet block: 4 of 24 bytes there",
+        ),
+        (
             le().section().u32(6).u32(0xffff_fff0),
             "offset 28: enhanced packet block: block length is 4294967280, must be at most 16777216",
         ),
