@@ -182,8 +182,7 @@ fn numbers_of_options_have_limits() {
 
 #[test]
 fn a_value_that_no_metric_has_is_told_in_a_sentence() {
-    let expect =
-        |metric: &str| format!("[[expect]]\nmetric = \"{metric}\"\nequals = 0\n");
+    let expect = |metric: &str| format!("[[expect]]\nmetric = \"{metric}\"\nequals = 0\n");
     for (metric, setting, told) in [
         (
             "goodput",

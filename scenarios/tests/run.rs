@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{file, softroce, text};
+use common::{file, first_run, softroce, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -182,6 +182,41 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     for (name, content) in &first {
         assert_ne!(content, &other[name], "{name}");
     }
+}
+
+#[test]
+fn a_capture_of_the_command_line_has_a_limit_and_says_so() {
+    // 20 KiB are 20 packets of 1024 bytes, or 5 of 4096, and their ACK.
+    let (dir, path) = file(ONE);
+    let (path, out) = (path.to_str().unwrap(), dir.path().to_str().unwrap());
+    let run = |limit: &[&str]| {
+        let args = ["run", path, "--out", out, "--json", "--capture", "h0-h1"];
+        let done = softroce(&[&args[..], limit].concat());
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        let capture = &first_run(&done.stdout)["captures"][0];
+        let frames = capture["frames"].as_u64().unwrap();
+        (
+            frames,
+            capture["full"] == true,
+            text(&done.stderr).to_owned(),
+        )
+    };
+    let (all, full, said) = run(&[]);
+    assert!(all > 4 && !full && said.is_empty(), "{all} {full} {said}");
+    let exact = all.to_string();
+    assert_eq!(
+        run(&["--capture-packets", &exact]),
+        (all, false, String::new())
+    );
+    let (frames, full, said) = run(&["--capture-packets", "3"]);
+    assert_eq!((frames, full), (3, true));
+    let told = "mine-h0-h1.pcapng: ended after 3 packets; --capture-packets N sets another limit\n";
+    assert!(said.ends_with(told), "{said}");
+    let capture = dir.path().join("mine-h0-h1.pcapng");
+    let shown = softroce(&["inspect", capture.to_str().unwrap()]);
+    assert!(text(&shown.stdout).contains(": 3 packets, 3 RoCE"));
+    let help = softroce(&["run", "--help"]);
+    assert!(text(&help.stdout).contains("[default: 1000000]"));
 }
 
 #[test]
@@ -472,6 +507,30 @@ fn every_fault_that_takes_packets_away_is_named() {
         for lost in failure["lost"].as_array().unwrap() {
             assert_eq!(lost["fault"], "cut", "{action}");
         }
+    }
+}
+
+#[test]
+fn packets_that_a_card_refuses_are_told_by_cause() {
+    let datagrams = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nname = \"flow\"\nfrom = \"h0\"\n\
+                     to = \"h1\"\noperation = \"send\"\nsize = \"1KiB\"\ntransport = \"ud\"\ncount = 5\n";
+    let damage = "[[fault]]\nlink = \"h0->h1\"\nkind = \"exact\"\naction = \"corrupt-device\"\n";
+    for (content, cause) in [
+        (format!("{datagrams}mistake = \"qkey\"\n"), "bad-qkey"),
+        (format!("{datagrams}recv-depth = 0\n"), "receiver-not-ready"),
+        (format!("{datagrams}{damage}"), "bad-icrc"),
+    ] {
+        let (_dir, path) = file(content);
+        let path = path.to_str().unwrap();
+        let run = &json(&["run", path, "--json"], 0)["reports"][0]["runs"][0];
+        let [sender, receiver] = &run["hosts"].as_array().unwrap()[..] else {
+            panic!("{run}");
+        };
+        assert_eq!(sender["refused"].as_object().unwrap().len(), 0);
+        assert_eq!(receiver["refused"][cause], 5, "{receiver}");
+        let shown = prints(&["run", path, "--details"], 0);
+        let others = shown.contains(&format!("5 {cause}"));
+        assert_eq!(others, cause != "bad-icrc", "{shown}");
     }
 }
 

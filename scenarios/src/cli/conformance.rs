@@ -381,19 +381,44 @@ mod tests {
         assert!(json.contains("\"failed\": 1"), "{json}");
     }
 
+    /// All rules, as if they had passed.
+    fn all_pass() -> Vec<Row> {
+        let row = |(group, rule)| Row {
+            group,
+            rule,
+            verdict: Some(Verdict {
+                rule,
+                failures: Vec::new(),
+            }),
+        };
+        conformance::all().map(row).collect()
+    }
+
+    #[test]
+    fn the_figures_of_the_readme_are_those_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/README.md");
+        let readme = std::fs::read_to_string(path).unwrap();
+        let text = table(&all_pass(), CLAUSES);
+        let totals = text.lines().skip_while(|l| !l.ends_with(" 0 failed"));
+        let mut seen = 0;
+        for line in totals {
+            assert!(
+                readme.lines().any(|l| l == line),
+                "tests/README.md lacks {line}"
+            );
+            seen += 1;
+        }
+        assert!(seen >= 2, "{text}");
+        let clauses = format!(
+            "there are {} such\nclauses in `src/conformance/clauses.rs`",
+            CLAUSES.len()
+        );
+        assert!(readme.contains(&clauses), "{clauses}");
+    }
+
     #[test]
     fn the_whole_table_fits_in_a_hundred_columns() {
-        let mut rows = Vec::new();
-        for (group, rule) in conformance::all() {
-            rows.push(Row {
-                group,
-                rule,
-                verdict: Some(Verdict {
-                    rule,
-                    failures: Vec::new(),
-                }),
-            });
-        }
+        let rows = all_pass();
         for text in [table(&rows, CLAUSES), table(&rows, &[])] {
             for line in text.lines() {
                 assert!(line.chars().count() <= WIDTH, "{line}");

@@ -98,6 +98,10 @@ struct How {
     /// Record this link, or direction (h0->s0), beside those that the scenario names.
     #[arg(long = "capture", value_name = "LINK", requires = "out")]
     captures: Vec<String>,
+    /// The most packets of each link that --capture names; later ones are left out.
+    #[arg(long, value_name = "N", value_parser = packets, allow_negative_numbers = true,
+          default_value_t = CAPTURE_PACKETS, requires = "captures")]
+    capture_packets: u64,
     /// Print one JSON document with the whole report of each run.
     #[arg(long)]
     json: bool,
@@ -109,6 +113,13 @@ struct How {
 /// A seed, as scenarios have it.
 fn seed(text: &str) -> Result<u64, String> {
     integer(text, 0, i64::MAX as u64)
+}
+
+/// Packets of a capture if nothing else is said: at most some 9 GB with jumbo frames.
+const CAPTURE_PACKETS: u64 = 1_000_000;
+
+fn packets(text: &str) -> Result<u64, String> {
+    integer(text, 1, u64::MAX)
 }
 
 fn jobs(text: &str) -> Result<usize, String> {
@@ -125,6 +136,7 @@ impl How {
         Options {
             out: self.out.clone(),
             captures: self.captures.clone(),
+            capture_packets: Some(self.capture_packets),
             threads: self.jobs.unwrap_or(0),
         }
     }
@@ -362,6 +374,13 @@ fn execute(loaded: &Loaded, how: &How) -> Result<Report, String> {
     });
     bar.finish_and_clear();
     let report = report.map_err(|error| format!("{}: {error}", loaded.name))?;
+    let captures = report.runs.iter().flat_map(|run| &run.captures);
+    for capture in captures.filter(|c| c.full && c.frames == how.capture_packets) {
+        complain(format!(
+            "{}: ended after {} packets; --capture-packets N sets another limit",
+            capture.file, capture.frames
+        ));
+    }
     if let Some(dir) = &how.out {
         save(dir, &report)?;
     }

@@ -197,6 +197,8 @@ pub struct HostReport {
     pub name: String,
     /// What its card did.
     pub counts: Counts,
+    /// Packets that its card took in and refused, by cause: `bad-qkey`.
+    pub refused: BTreeMap<&'static str, u64>,
     /// What its receive pipeline did, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<ReceiverReport>,
@@ -319,6 +321,8 @@ pub struct CaptureReport {
     pub links: Vec<String>,
     /// Frames in it.
     pub frames: u64,
+    /// There were more, which its limit kept out.
+    pub full: bool,
 }
 
 /// How many hits of a fault a report lists.

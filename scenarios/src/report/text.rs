@@ -253,7 +253,12 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
             [first, .., last] if c.links.len() > 4 => format!("{first} ... {last}"),
             links => links.join(", "),
         };
-        writeln!(out, "  {}: {} frames of {of}", c.file, c.frames)?;
+        let full = if c.full {
+            ", and no more by its limit"
+        } else {
+            ""
+        };
+        writeln!(out, "  {}: {} frames of {of}{full}", c.file, c.frames)?;
     }
     if !run.expectations.is_empty() {
         writeln!(out, "\nexpectations")?;
@@ -500,6 +505,20 @@ fn write_members(out: &mut String, run: &Run) {
     ];
     section(out, &head, hosts.collect(), &[0]);
     more(out, run.hosts.len(), "hosts");
+    // What the table has not told already.
+    let told = ["duplicate", "out-of-sequence", "bad-icrc"];
+    let refused = run.hosts.iter().filter_map(|host| {
+        let others = host.refused.iter().filter(|(why, _)| !told.contains(why));
+        let causes: Vec<_> = others.map(|(why, n)| format!("{n} {why}")).collect();
+        (!causes.is_empty()).then(|| vec![host.name.clone(), causes.join(", ")])
+    });
+    let refused: Vec<_> = refused.collect();
+    let hosts = refused.len();
+    if hosts > 0 {
+        let first = refused.into_iter().take(MEMBERS).collect();
+        section(out, &["host", "other packets refused"], first, &[0, 1]);
+        more(out, hosts, "hosts");
+    }
     let links = run.links.iter().take(MEMBERS).map(|way| {
         vec![
             way.name.clone(),

@@ -382,6 +382,7 @@ mod tests {
                 .map(|h| HostReport {
                     name: h.clone(),
                     counts: Counts::default(),
+                    refused: Default::default(),
                     receiver: None,
                 })
                 .collect(),

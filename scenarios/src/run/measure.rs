@@ -11,7 +11,7 @@ use crate::report::{
     Counts, Drops, Ended, FaultReport, Hit, HostReport, Naks, NetworkSummary, Run, Status,
     TrafficReport, WayReport,
 };
-use softroce_sim::card::{self, Counters, Refusal};
+use softroce_sim::card::{self, Card, Counters, Refusal};
 use softroce_sim::fabric::link::FRAME_OVERHEAD;
 use softroce_sim::fabric::machine::{self, FlowId, Machine};
 use softroce_sim::fabric::{Action, ChannelId, Direction, DropCause, Network};
@@ -56,6 +56,7 @@ pub(super) fn counted(point: &Point, built: &Built, ended: Ended) -> Run {
             .map(|(n, (name, machine))| HostReport {
                 name: name.clone(),
                 counts: counts(&machine.card().counters()),
+                refused: refused(machine.card()),
                 receiver: pauses::receiver(network, n),
             })
             .collect(),
@@ -200,6 +201,12 @@ fn counts(c: &Counters) -> Counts {
         cnps_received: c.cnps_received,
         cnps_ignored: c.cnps_ignored,
     }
+}
+
+fn refused(card: &Card) -> BTreeMap<&'static str, u64> {
+    let counters = card.counters();
+    let all = counters.refused.iter();
+    all.map(|(why, n)| (why.name(), n)).collect()
 }
 
 fn ways(scenario: &Scenario, network: &Network<Machine, Watch>) -> Vec<WayReport> {

@@ -58,6 +58,8 @@ pub struct Options {
     pub out: Option<PathBuf>,
     /// Links to record beside those that the file names.
     pub captures: Vec<String>,
+    /// The most packets that each of these records; `None` for no limit.
+    pub capture_packets: Option<u64>,
     /// Runs at the same time; 0 for as many as the machine has processors.
     pub threads: usize,
 }
@@ -394,13 +396,14 @@ fn point_run(
     };
     (run.failures, run.more_failures) = failures::of(scenario, &mut built);
     let (watch, _) = built.network.into_parts();
-    for (recording, frames) in watch.finish()? {
+    for (recording, frames, full) in watch.finish()? {
         let network = &scenario.network;
         let links = recording.ways.iter().map(|&w| network.way_name(w));
         run.captures.push(CaptureReport {
             links: links.collect(),
             file: recording.file,
             frames,
+            full,
         });
     }
     Ok(Outcome::Run(Box::new(run)))

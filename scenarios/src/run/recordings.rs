@@ -39,7 +39,7 @@ pub(super) fn of(
         captures.push(Capture {
             name: free,
             ways,
-            packets: None,
+            packets: options.capture_packets,
         });
     }
     let prefix = prefix(name, place);

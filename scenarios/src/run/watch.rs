@@ -43,6 +43,8 @@ struct Tap {
     /// Nothing once it has recorded all it may.
     capture: Option<Capture<BufWriter<File>>>,
     frames: u64,
+    /// It has passed over packets because it had as many as it may have.
+    full: bool,
     failure: Option<io::Error>,
 }
 
@@ -63,6 +65,7 @@ impl Watch {
                 channels,
                 capture: Some(capture),
                 frames: 0,
+                full: false,
                 failure: None,
             });
         }
@@ -93,8 +96,8 @@ impl Watch {
         self.hits.get(n).map_or(&[], Vec::as_slice)
     }
 
-    /// Closes the captures, and gives each with how many frames it has.
-    pub(super) fn finish(self) -> Result<Vec<(Recording, u64)>, RunError> {
+    /// Closes the captures, and gives each with how many frames it has, and whether its limit kept others out.
+    pub(super) fn finish(self) -> Result<Vec<(Recording, u64, bool)>, RunError> {
         let mut all = Vec::new();
         for mut tap in self.taps {
             tap.close();
@@ -104,7 +107,7 @@ impl Watch {
                     source,
                 });
             }
-            all.push((tap.recording, tap.frames));
+            all.push((tap.recording, tap.frames, tap.full));
         }
         Ok(all)
     }
@@ -131,6 +134,7 @@ impl Tap {
         {
             // Only now: a fault that hit the last frame was to be noted beside it.
             if self.channels.contains(&channel) {
+                self.full = true;
                 self.close();
             }
             return;

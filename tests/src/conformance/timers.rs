@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         [each_rnr_nak_is_waited_for_and_a_copy_of_it_no_longer]
     ),
     rule!(
-        Id("C9-130"),
+        Section("9.7.5.2.8"),
         "Reaction times shorten the wait for no RNR NAK of a row",
         [
             reaction_times_shorten_the_wait_for_no_rnr_nak_of_a_row,
