@@ -15,6 +15,8 @@ pub(super) struct Copy {
     /// IPv4 identification; 0 tells nothing.
     pub(super) id: u16,
     pub(super) hop_limit: u8,
+    /// A comment in the file says that it was dropped or damaged behind this point.
+    pub(super) dropped: bool,
 }
 
 /// What a second sighting of a PSN is.

@@ -94,6 +94,9 @@ rules! {
     NotCaptured = Note "packets that only the capture missed";
     /// A PSN far from those before: another connection on the same queue pair number.
     NewConnection = Note "queue pair numbers used anew";
+    /// The first packet of an unreliable connection in the capture is in the middle of a message: that is
+    /// lost, or the capture began too late.
+    BeginsInside = Note "messages whose beginning is not in the capture";
     /// FIRST, MIDDLE, LAST and ONLY in an order that no message has.
     OpcodeSequence = Violation "opcodes out of sequence";
     /// What was sent again is not what was sent before with this PSN.
@@ -223,13 +226,13 @@ impl fmt::Display for Severity {
 pub(super) fn span(ps: i128) -> String {
     let sign = if ps < 0 { "-" } else { "" };
     let ps = ps.unsigned_abs();
-    let (unit, name) = match ps {
-        0..1_000_000 => (1_000, "ns"),
-        1_000_000..1_000_000_000 => (1_000_000, "us"),
-        1_000_000_000..1_000_000_000_000 => (1_000_000_000, "ms"),
-        _ => (1_000_000_000_000, "s"),
-    };
-    let (whole, thousandths) = (ps / unit, ps % unit * 1_000 / unit);
+    let units = [(1_000, "ns"), (1_000_000, "us"), (1_000_000_000, "ms")];
+    // The nearest thousandth, which may be that of the next unit.
+    let rounded = |unit: u128| (ps + unit / 2_000) / (unit / 1_000);
+    let fits = |&(unit, _): &(u128, &str)| rounded(unit) < 1_000_000;
+    let largest = (1_000_000_000_000, "s");
+    let (unit, name) = units.into_iter().find(fits).unwrap_or(largest);
+    let (whole, thousandths) = (rounded(unit) / 1_000, rounded(unit) % 1_000);
     if thousandths == 0 {
         format!("{sign}{whole} {name}")
     } else {
@@ -257,6 +260,11 @@ mod tests {
         assert_eq!(span(20_480_000_000), "20.48 ms");
         assert_eq!(span(277_000_000), "277 us");
         assert_eq!(span(1_500), "1.5 ns");
+        // 4.096 us x 2^8, which reports show as 1.049ms.
+        assert_eq!(span(1_048_576_000), "1.049 ms");
+        assert_eq!(span(999_999_400), "999.999 us");
+        assert_eq!(span(999_999_500), "1 ms");
+        assert_eq!(span(0), "0 ns");
         assert_eq!(span(-2_000_000_000_000), "-2 s");
     }
 }

@@ -99,6 +99,8 @@ pub(super) struct Seen<'a> {
     pub(super) time: Option<Stamp>,
     /// Its ICRC is good, or is not looked at.
     pub(super) sound: bool,
+    /// A comment says that it was dropped or damaged behind this point.
+    pub(super) dropped: bool,
 }
 
 /// All flows.
@@ -468,6 +470,7 @@ fn copy(seen: &Seen<'_>) -> Copy {
             _ => 0,
         },
         hop_limit: seen.view.network.hop_limit(),
+        dropped: seen.dropped,
     }
 }
 

@@ -324,6 +324,7 @@ impl<'o> Inspector<'o> {
             number,
             time,
             sound: sound || self.options.ignore_icrc,
+            dropped: packet.comments.iter().any(|c| takes_away(c)),
         };
         let place = self.flows.see(&seen, &mut found);
         packet.flow = place.flow.map(flow_id);
@@ -441,4 +442,12 @@ fn flow_id(at: usize) -> u32 {
 
 fn seconds(ps: i128) -> f64 {
     ps as f64 / 1e12
+}
+
+/// True for a comment of a scenario's capture that says that a fault has dropped or damaged the packet.
+fn takes_away(comment: &str) -> bool {
+    let what = comment
+        .strip_prefix("fault ")
+        .and_then(|rest| rest.rsplit_once(": "));
+    what.is_some_and(|(_, what)| what == "dropped" || what.starts_with("corrupted "))
 }

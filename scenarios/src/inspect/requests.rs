@@ -169,6 +169,14 @@ impl Requests {
             (self.first, self.next, self.newest, self.cursor) = (psn, psn, psn, psn);
             self.last = psn.minus(1);
             self.expect = psn;
+            let opcode = r.piece.opcode;
+            if !r.reliable && !opcode.begins_message() {
+                let text = format!(
+                    "{opcode} is the first packet seen: the beginning of its message was lost before this point, \
+                     or the capture began later"
+                );
+                put(found, Rule::BeginsInside, text);
+            }
         }
         self.settle_early(psn, found);
         self.settle_read(psn);
@@ -367,6 +375,14 @@ impl Requests {
         let Some(old) = known else {
             return;
         };
+        if old.dropped {
+            let number = old.number;
+            let text = format!(
+                "packet {number} passed here and was lost beyond this point, as its comment says"
+            );
+            put(found, Rule::LossBeyond, text);
+            return;
+        }
         let asking = self.wanted.iter().map(|w| w.0).find(|w| w.after(psn) >= 0);
         if let Some(asking) = asking {
             let text = format!(

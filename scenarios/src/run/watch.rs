@@ -20,6 +20,8 @@ pub(super) struct Watch {
     hits: Vec<Vec<FaultRecord>>,
     /// By channel and position of the injector there: the fault.
     faults: Vec<Vec<usize>>,
+    /// What they are called.
+    names: Vec<String>,
 }
 
 /// A capture to be made.
@@ -78,6 +80,7 @@ impl Watch {
     /// Is told where each fault has its injectors.
     pub(super) fn know(&mut self, faults: &[Injected]) {
         self.hits = vec![Vec::new(); faults.len()];
+        self.names = faults.iter().map(|fault| fault.name.clone()).collect();
         for (n, fault) in faults.iter().enumerate() {
             for &(channel, position) in &fault.places {
                 let channel = channel.index();
@@ -158,13 +161,18 @@ impl Observer for Watch {
     }
 
     fn on_fault(&mut self, record: &FaultRecord) {
+        let fault = self.faults.get(record.channel.index());
+        let fault = fault.and_then(|f| f.get(record.fault)).copied();
+        let name = fault.and_then(|f| self.names.get(f));
         for tap in &mut self.taps {
             if let Some(capture) = &mut tap.capture {
-                capture.on_fault(record);
+                match name {
+                    Some(name) => capture.note_fault(record, name),
+                    None => capture.on_fault(record),
+                }
             }
         }
-        let fault = self.faults.get(record.channel.index());
-        if let Some(&fault) = fault.and_then(|f| f.get(record.fault))
+        if let Some(fault) = fault
             && let Some(hits) = self.hits.get_mut(fault)
             && hits.len() < HITS_LISTED
         {

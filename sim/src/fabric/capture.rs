@@ -138,6 +138,13 @@ impl<W: Write> Observer for Capture<W> {
     }
 
     fn on_fault(&mut self, record: &FaultRecord) {
+        self.note_fault(record, &record.fault.to_string());
+    }
+}
+
+impl<W: Write> Capture<W> {
+    /// Puts a comment beside the frame that a fault has hit, with a name for the fault.
+    pub fn note_fault(&mut self, record: &FaultRecord, name: &str) {
         if matches!(self.waiting, Some((channel, ..)) if channel == record.channel) {
             let what = match record.action {
                 Action::Drop => "dropped".to_owned(),
@@ -148,8 +155,7 @@ impl<W: Write> Observer for Capture<W> {
                 Action::Delay { by } => format!("delayed by {by}"),
                 Action::Reorder { packets, .. } => format!("let {packets} packets pass"),
             };
-            self.comments
-                .push(format!("fault {}: {what}", record.fault));
+            self.comments.push(format!("fault {name}: {what}"));
         }
     }
 }

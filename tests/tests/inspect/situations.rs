@@ -66,6 +66,20 @@ fn a_capture_that_begins_in_the_middle() {
 }
 
 #[test]
+fn an_unreliable_message_whose_beginning_is_missing() {
+    // The first three packets are FIRST, MIDDLE and MIDDLE of one message.
+    let whole = Forge::of("uc_loss_middle");
+    assert_eq!(whole.inspect().of(Rule::BeginsInside).count(), 0);
+    let inspection = whole.without(1).inspect();
+    assert_eq!(violations(&inspection), []);
+    let noted: Vec<_> = inspection
+        .of(Rule::BeginsInside)
+        .map(|f| f.packet)
+        .collect();
+    assert_eq!(noted, [1]);
+}
+
+#[test]
 fn any_one_packet_may_be_missing() {
     for case in [
         "rc_send",

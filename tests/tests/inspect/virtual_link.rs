@@ -253,6 +253,48 @@ pub(crate) fn inspect_scenario(text: &str) -> Inspection {
 }
 
 #[test]
+fn what_a_comment_says_of_a_packet_is_believed() {
+    for (action, comment) in [
+        ("drop", "fault cut: dropped"),
+        ("corrupt", "fault cut: corrupted on the link"),
+    ] {
+        let inspection = inspect_scenario(&format!(
+            r#"
+            [topology]
+            kind = "back-to-back"
+            [[traffic]]
+            name = "b"
+            from = "h0"
+            to = "h1"
+            operation = "write"
+            size = "1KB"
+            [[capture]]
+            link = "h0-h1"
+            [[fault]]
+            name = "other"
+            link = "h1->h0"
+            kind = "exact"
+            action = "delay"
+            by = "1ns"
+            [[fault]]
+            name = "cut"
+            link = "h0->h1"
+            kind = "exact"
+            copy = 1
+            psn-offset = 0
+            traffic = "b"
+            action = "{action}"
+            "#
+        ));
+        assert_eq!(violations(&inspection), [], "{action}");
+        assert_eq!(inspection.kept[0].comments, [comment]);
+        let texts: Vec<_> = inspection.of(Rule::LossBeyond).map(|f| &f.text).collect();
+        let told = "packet 1 passed here and was lost beyond this point, as its comment says";
+        assert_eq!(texts, [told], "{action}");
+    }
+}
+
+#[test]
 fn a_read_asked_for_again_twice_before_it_is_answered() {
     let inspection = inspect_scenario(
         r#"
