@@ -511,6 +511,27 @@ fn every_fault_that_takes_packets_away_is_named() {
 }
 
 #[test]
+fn a_list_of_flows_that_is_none_is_called_that() {
+    let (dir, path) = file(
+        "[topology]\nkind = \"star\"\nhosts = 2\n[[traffic]]\nname = \"listed\"\npattern = \"file\"\n\
+         operation = \"write\"\nflows = \"folder\"\n",
+    );
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    std::fs::write(dir.path().join("binary"), b"h0,h1,\xff").unwrap();
+    let path = path.to_str().unwrap();
+    let told = complains(&["check", path]);
+    assert!(
+        told.contains("is a directory; a list of flows in CSV is a file"),
+        "{told}"
+    );
+    let told = complains(&["check", path, "--set", "traffic.listed.flows=binary"]);
+    assert!(
+        told.contains("byte 0xff is not UTF-8, which a list of flows in CSV must be"),
+        "{told}"
+    );
+}
+
+#[test]
 fn packets_that_a_card_refuses_are_told_by_cause() {
     let datagrams = "[topology]\nkind = \"back-to-back\"\n[[traffic]]\nname = \"flow\"\nfrom = \"h0\"\n\
                      to = \"h1\"\noperation = \"send\"\nsize = \"1KiB\"\ntransport = \"ud\"\ncount = 5\n";

@@ -84,8 +84,8 @@ fn every_failure_is_explained_by_what_caused_it() {
             (
                 "",
                 format!(
-                    "{operation} #1 (wr_id 0) of qp {} ({})",
-                    f["qp"],
+                    "{operation} #1 (wr_id 0) of qp {:#08x} ({})",
+                    f["qp"].as_u64().unwrap(),
                     f["gid"].as_str().unwrap()
                 ),
             ),
@@ -103,8 +103,8 @@ fn every_failure_is_explained_by_what_caused_it() {
             assert_eq!(request["window"]["bytes"], 4096);
         } else {
             let peer = format!(
-                "qp {} ({})",
-                f["peer"]["qp"],
+                "qp {:#08x} ({})",
+                f["peer"]["qp"].as_u64().unwrap(),
                 f["peer"]["gid"].as_str().unwrap()
             );
             assert!(line.contains(&peer), "{peer} in {line}");

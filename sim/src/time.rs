@@ -146,19 +146,21 @@ impl Div<u64> for Span {
     }
 }
 
-/// Writes the span in the largest unit that keeps it at one or more, with up to three decimals.
+/// Writes the span in the largest unit that keeps it at one or more, rounded to three decimals.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = match self.0 {
-            0..1_000 => (1, "ps"),
-            1_000..1_000_000 => (1_000, "ns"),
-            1_000_000..1_000_000_000 => (1_000_000, "us"),
-            1_000_000_000..1_000_000_000_000 => (1_000_000_000, "ms"),
-            _ => (1_000_000_000_000u64, "s"),
-        };
-        let whole = self.0 / unit;
-        let thousandths = (self.0 % unit) / (unit / 1_000).max(1);
-        if unit == 1 || thousandths == 0 {
+        if self.0 < 1_000 {
+            return write!(f, "{}ps", self.0);
+        }
+        let units = [(1_000, "ns"), (1_000_000, "us"), (1_000_000_000, "ms")];
+        // Rounding may carry over into the next unit.
+        let rounded =
+            |unit: u64| (u128::from(self.0) + u128::from(unit / 2_000)) / u128::from(unit / 1_000);
+        let largest = (1_000_000_000_000u64, "s");
+        let fits = |&(unit, _): &(u64, &str)| rounded(unit) < 1_000_000;
+        let (unit, name) = units.into_iter().find(fits).unwrap_or(largest);
+        let (whole, thousandths) = (rounded(unit) / 1_000, rounded(unit) % 1_000);
+        if thousandths == 0 {
             write!(f, "{whole}{name}")
         } else {
             let s = format!("{thousandths:03}");
@@ -203,6 +205,11 @@ mod tests {
             (Span::from_ps(4_096_000), "4.096us"),
             (Span::from_ms(67), "67ms"),
             (Span::from_ms(1_001), "1.001s"),
+            // 4.096 us x 2^8, to the nearest thousandth; and what is rounded up into the next unit.
+            (Span::from_ps(1_048_576_000), "1.049ms"),
+            (Span::from_ps(999_999_400), "999.999us"),
+            (Span::from_ps(999_999_500), "1ms"),
+            (Span::from_ps(u64::MAX), "18446744.074s"),
         ] {
             assert_eq!(span.to_string(), text);
         }

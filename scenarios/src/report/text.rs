@@ -575,7 +575,7 @@ fn write_fault(out: &mut String, fault: &FaultReport) -> std::fmt::Result {
             format!("  {}", Unit::Span.show(hit.time_ps as f64)),
             hit.link.clone(),
             hit.opcode.clone(),
-            format!("to qp {:#x}", hit.qp),
+            format!("to qp {:#08x}", hit.qp),
             format!("psn {}", hit.psn),
             told,
         ]);

@@ -177,9 +177,10 @@ impl fmt::Debug for Msn {
     }
 }
 
+/// As the tools of rdma-core have it: `0x000011`.
 impl fmt::Display for QpNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        write!(f, "{:#08x}", self.0)
     }
 }
 

@@ -30,8 +30,9 @@ impl Wait {
                     self.asked = Some((psn, now + rnr_timer(timer)));
                 }
             }
-            Some(SyndromeKind::Nak(_)) | None => {}
-            _ if news => self.done = Some(psn),
+            // What comes before it has arrived.
+            Some(SyndromeKind::Nak(_)) if news => self.done = Some(psn.minus(1)),
+            Some(SyndromeKind::Ack { .. }) | None if news => self.done = Some(psn),
             _ => {}
         }
         // The packet has been taken meanwhile.

@@ -295,7 +295,7 @@ fn a_request_that_fails_says_why() {
         // What is done locally has no peer.
         let to = match sent.work.is_local() {
             true => String::new(),
-            false => format!(" to qp {PEER_QP} (10.0.0.2)"),
+            false => format!(" to qp {PEER_QP:#08x} (10.0.0.2)"),
         };
         let of = format!(
             "{} #1 (wr_id 1) of qp {} (10.0.0.1){to}: ",
@@ -582,7 +582,7 @@ fn a_responder_says_why_it_refused() {
     assert_eq!(
         failure.to_string(),
         format!(
-            "RC RDMA Write Only with PSN 100 from qp {PEER_QP} (10.0.0.2) at qp {} (10.0.0.1): refused: \
+            "RC RDMA Write Only with PSN 100 from qp {PEER_QP:#08x} (10.0.0.2) at qp {} (10.0.0.1): refused: \
              rkey 0xdeadbe01 for 8 bytes at 0x1000: no memory region or window has key 0xdeadbe01",
             b.qp.number()
         )
@@ -598,7 +598,7 @@ fn a_responder_says_why_it_refused() {
     assert_eq!(
         failure.to_string(),
         format!(
-            "receive #1 (wr_id 4) of qp {} (10.0.0.1), for RC Send Only with PSN 100 from qp {PEER_QP} \
+            "receive #1 (wr_id 4) of qp {} (10.0.0.1), for RC Send Only with PSN 100 from qp {PEER_QP:#08x} \
              (10.0.0.2): refused: 9 bytes so far, and the receive request has room for 8; flushed: 1 \
              receive (wr_id 5)",
             b.qp.number()

@@ -137,12 +137,12 @@ fn a_retransmission_before_the_rnr_timer_has_run_out() {
     breaks(&forge, &[(Rule::RnrTimer, 3)]);
 }
 
-/// The packets of rc_rnr_late at times of the caller's, with NAKs of other kinds in places of its second.
-fn rnr(at: &[(usize, u64, Option<u8>)]) -> Forge {
+/// Packets of rc_rnr_late, a request and the RNR NAK for it, at these times in microseconds.
+fn rnr(at: &[(usize, u64)]) -> Forge {
     let whole = Forge::of("rc_rnr_late");
     let mut forge = whole.clone();
     forge.packets.clear();
-    for &(number, time, syndrome) in at {
+    for &(number, time) in at {
         forge
             .packets
             .push((time, whole.packets[number - 1].1.clone()));
@@ -152,9 +152,6 @@ fn rnr(at: &[(usize, u64, Option<u8>)]) -> Forge {
                 ip.identification = 0x100 + last as u16;
             }
         });
-        if let Some(syndrome) = syndrome {
-            forge = forge.syndrome(last, syndrome);
-        }
     }
     forge
 }
@@ -169,34 +166,18 @@ fn what_is_sent_again_for_something_earlier_breaks_no_rnr_wait() {
         assert_eq!(notes, [number]);
     };
     // A timeout meanwhile: 3 ms after the request. Then an answer to the second copy.
-    crossed(rnr(&[(1, 0, None), (2, 2000, None), (1, 3000, None)]), 3);
+    crossed(rnr(&[(1, 0), (2, 2000), (1, 3000)]), 3);
     // Too late for that.
     breaks(
-        &rnr(&[(1, 0, None), (2, 2000, None), (1, 7000, None)]),
+        &rnr(&[(1, 0), (2, 2000), (1, 7000)]),
         &[(Rule::RnrTimer, 3)],
     );
     // A timeout cannot be so short: 8.192 us is the least.
-    breaks(
-        &rnr(&[(1, 0, None), (2, 4, None), (1, 6, None)]),
-        &[(Rule::RnrTimer, 3)],
-    );
+    breaks(&rnr(&[(1, 0), (2, 4), (1, 6)]), &[(Rule::RnrTimer, 3)]);
     // The wait of an earlier NAK is over; this one repeats it.
-    crossed(
-        rnr(&[
-            (1, 0, None),
-            (2, 2000, None),
-            (2, 20_000, None),
-            (1, 22_600, None),
-        ]),
-        4,
-    );
+    crossed(rnr(&[(1, 0), (2, 2000), (2, 20_000), (1, 22_600)]), 4);
     breaks(
-        &rnr(&[
-            (1, 0, None),
-            (2, 2000, None),
-            (2, 3000, None),
-            (1, 22_000, None),
-        ]),
+        &rnr(&[(1, 0), (2, 2000), (2, 3000), (1, 22_000)]),
         &[(Rule::RnrTimer, 4)],
     );
 }

@@ -298,7 +298,9 @@ fn each_cause_has_a_line_of_its_own() {
         assert_eq!((cause.status(), cause.nak()), (status, nak), "{cause:?}");
         assert_eq!(
             write(cause).to_string(),
-            format!("WRITE #7 (wr_id 6) of qp 17 (10.0.0.1) to qp 23 (10.0.0.2): {line}")
+            format!(
+                "WRITE #7 (wr_id 6) of qp 0x000011 (10.0.0.1) to qp 0x000017 (10.0.0.2): {line}"
+            )
         );
     }
 }
@@ -323,17 +325,17 @@ fn a_line_says_what_failed_and_what_was_flushed() {
     for (subject, line) in [
         (
             receive(Some(3)),
-            "receive #3 (wr_id 2) of qp 17 (10.0.0.1), for RC Send Only with PSN 41 from qp 23 (10.0.0.2)",
+            "receive #3 (wr_id 2) of qp 0x000011 (10.0.0.1), for RC Send Only with PSN 41 from qp 0x000017 (10.0.0.2)",
         ),
         (
             receive(None),
-            "receive (wr_id 2) of qp 17 (10.0.0.1), for RC Send Only with PSN 41 from qp 23 (10.0.0.2)",
+            "receive (wr_id 2) of qp 0x000011 (10.0.0.1), for RC Send Only with PSN 41 from qp 0x000017 (10.0.0.2)",
         ),
         (
             Subject::Arrived(arrived),
-            "RC Send Only with PSN 41 from qp 23 (10.0.0.2) at qp 17 (10.0.0.1)",
+            "RC Send Only with PSN 41 from qp 0x000017 (10.0.0.2) at qp 0x000011 (10.0.0.1)",
         ),
-        (Subject::QueuePair, "qp 17 (10.0.0.1)"),
+        (Subject::QueuePair, "qp 0x000011 (10.0.0.1)"),
     ] {
         assert_eq!(of(subject).to_string(), format!("{line}: {why}"));
     }
