@@ -187,12 +187,12 @@ fn a_value_that_no_metric_has_is_told_in_a_sentence() {
         (
             "goodput",
             "expect.0.equals=foo",
-            "[[expect]] 0 compares \"goodput\" with \"foo\", which is not a rate; write it as \"100Gbps\"",
+            "equals = \"foo\" in [[expect]] 0 is for \"goodput\" and is not a rate; write it as \"100Gbps\"",
         ),
         (
             "goodput",
             "expect.0.equals=7",
-            "[[expect]] 0 compares \"goodput\" with 7, which needs a unit: ",
+            "equals = 7 in [[expect]] 0 is for \"goodput\" and needs a unit: ",
         ),
         (
             "timeouts",

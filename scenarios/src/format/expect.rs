@@ -452,9 +452,9 @@ impl Context<'_> {
         match value {
             Ok(value) => Some(Operand::Constant(value)),
             Err(why) => {
-                let label = self.reader.label();
+                let (key, label) = (self.key, self.reader.label());
                 let message = format!(
-                    "{label} compares \"{}\" with {node}, which {why}",
+                    "{key} = {node} in {label} is for \"{}\" and {why}",
                     self.metric
                 );
                 self.reader.sink.say(node.origin, message);

@@ -86,7 +86,7 @@ impl Requests {
             let number = cause.number;
             return Some(format!("the {kind} NAK of packet {number} asked before"));
         }
-        if waited > 2 * self.longest_answer {
+        if waited > self.longest_answer + SLACK_PS {
             return None;
         }
         let under_way = "the NAK may have been under way still";

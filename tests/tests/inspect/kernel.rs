@@ -216,6 +216,7 @@ const EVENTS: &[(&str, &[Expected])] = {
             ],
         ),
         ("uc_loss_middle-responder", &[(PsnGap, &[2])]),
+        ("uc_loss_write_first-responder", &[(BeginsInside, &[1])]),
     ]
 };
 

@@ -413,7 +413,7 @@ fn faults_name_offset_block_field_and_limit() {
         ),
         (
             described().u32(6).u32(32).u32(0),
-            "offset 56: the file ends inside an enhanced packet block: 4 of 24 bytes there",
+            "offset 56: the file ends inside an enhanced packet block: 4 of 20 bytes there",
         ),
         (
             le().section().u32(6).u32(0xffff_fff0),
