@@ -132,12 +132,12 @@ impl Injectors {
     }
 
     /// Remembers which fault has damaged a packet, until that is dropped for it.
-    pub(in crate::fabric) fn note_damaged(&mut self, slot: u32, position: usize) {
+    pub(crate) fn note_damaged(&mut self, slot: u32, position: usize) {
         self.damaged.push((slot, position));
     }
 
     /// The fault that has damaged a packet, which is dropped now.
-    pub(in crate::fabric) fn take_damaged(&mut self, slot: u32) -> Option<usize> {
+    pub(crate) fn take_damaged(&mut self, slot: u32) -> Option<usize> {
         let i = self.damaged.iter().position(|d| d.0 == slot)?;
         Some(self.damaged.swap_remove(i).1)
     }
