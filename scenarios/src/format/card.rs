@@ -117,8 +117,8 @@ const OWN: [Key; 18] = [
         "ack-every",
         Kind::Count(1, 65_536),
         "32; 66 with profile `rxe`",
-        "A requester asks for an ACK with the last packet of each message and, within one, with \
-     every n-th packet.",
+        "A requester asks for an ACK with the last packet of each message, within one with every n-th packet, \
+         and with one that closes its window (every one, if the window follows the rate).",
     ),
     Key::with(
         "recovery",
