@@ -35,6 +35,8 @@ impl Role {
 pub(crate) trait Exchange: Send {
     fn send(&mut self, message: &[u8]) -> Result<()>;
     fn receive(&mut self) -> Result<Vec<u8>>;
+    /// A message, if one is there.
+    fn try_receive(&mut self) -> Result<Option<Vec<u8>>>;
 }
 
 /// The program in the other role ([`Context::exchange`](crate::Context::exchange)).
@@ -67,6 +69,16 @@ impl Partner {
     /// [`Error::Exchange`] if the partner has gone.
     pub fn receive(&mut self) -> Result<Vec<u8>> {
         self.0.receive()
+    }
+
+    /// A message if one is there; does not wait. This is also how a program that is busy learns that its
+    /// partner has gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exchange`] if the partner has gone.
+    pub fn try_receive(&mut self) -> Result<Option<Vec<u8>>> {
+        self.0.try_receive()
     }
 
     /// Tells the partner of one's own queue pair, and is told of the partner's.
@@ -222,6 +234,18 @@ impl TcpExchange {
         }
     }
 
+    /// True if there is something to receive, an end among it.
+    fn has_begun(&self) -> std::io::Result<bool> {
+        self.stream.set_nonblocking(true)?;
+        let found = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        match found {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     fn failed(&self, e: std::io::Error) -> Error {
         Error::Exchange {
             peer: self.peer.clone(),
@@ -261,5 +285,14 @@ impl Exchange for TcpExchange {
             .read_exact(&mut message)
             .map_err(|e| self.failed(e))?;
         Ok(message)
+    }
+
+    fn try_receive(&mut self) -> Result<Option<Vec<u8>>> {
+        let begun = self.has_begun();
+        match begun.map_err(|e| self.failed(e))? {
+            // The rest of it is on its way.
+            true => self.receive().map(Some),
+            false => Ok(None),
+        }
     }
 }

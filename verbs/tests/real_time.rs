@@ -178,3 +178,32 @@ fn an_address_that_is_taken_is_named() {
             .contains("here")
     );
 }
+
+#[test]
+fn who_looks_for_a_message_is_told_that_there_is_none_or_nobody() {
+    let (role, client) = roles();
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            let mut partner = open().context().exchange(&client).unwrap();
+            assert_eq!(partner.receive().unwrap(), b"go");
+            partner.send(b"one").unwrap();
+            partner.send(b"two").unwrap();
+            assert_eq!(partner.receive().unwrap(), b"go");
+        });
+        let mut partner = open().context().exchange(&role).unwrap();
+        assert_eq!(partner.try_receive().unwrap(), None);
+        partner.send(b"go").unwrap();
+        let mut look = || {
+            loop {
+                match partner.try_receive() {
+                    Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                    found => return (found, partner.send(b"go")),
+                }
+            }
+        };
+        assert_eq!(look().0.unwrap().unwrap(), b"one");
+        assert_eq!(look().0.unwrap().unwrap(), b"two");
+        let gone = look().0.unwrap_err().to_string();
+        assert!(gone.contains("it has ended"), "{gone}");
+    });
+}

@@ -252,3 +252,33 @@ fn a_queue_outlives_its_owner_while_it_is_used() {
         .unwrap();
     world.run().remove(0).unwrap();
 }
+
+#[test]
+fn who_looks_for_a_message_is_told_that_there_is_none_or_nobody() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| {
+            let mut partner = context.exchange(&CLIENT)?;
+            context.sleep(Duration::from_micros(1))?;
+            partner.send(b"one")?;
+            context.sleep(Duration::from_micros(1))
+        })
+        .unwrap();
+    world
+        .start("h1", |context| {
+            let mut partner = context.exchange(&SERVER)?;
+            assert_eq!(partner.try_receive()?, None);
+            context.sleep(Duration::from_nanos(1500))?;
+            assert_eq!(partner.try_receive()?.as_deref(), Some(&b"one"[..]));
+            assert_eq!(partner.try_receive()?, None);
+            context.sleep(Duration::from_micros(1))?;
+            let gone = partner.try_receive().unwrap_err().to_string();
+            assert!(gone.contains("it has ended"), "{gone}");
+            Ok(())
+        })
+        .unwrap();
+    let outcomes: Vec<Result<()>> = world.run();
+    for outcome in outcomes {
+        outcome.unwrap();
+    }
+}

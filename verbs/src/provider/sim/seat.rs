@@ -230,6 +230,13 @@ impl Exchange for SimExchange {
         let message = self.shared.receive(self.pipe, self.side)?;
         message.ok_or_else(SimExchange::gone)
     }
+
+    fn try_receive(&mut self) -> Result<Option<Vec<u8>>> {
+        match self.shared.try_receive(self.pipe, self.side) {
+            (None, true) => Err(SimExchange::gone()),
+            (message, _) => Ok(message),
+        }
+    }
 }
 
 impl Drop for SimExchange {

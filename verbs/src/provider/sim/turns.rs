@@ -413,6 +413,12 @@ impl Shared {
         }
     }
 
+    /// The next message if there is one, and whether the pipe is closed.
+    pub(super) fn try_receive(&self, pipe: usize, side: usize) -> (Option<Vec<u8>>, bool) {
+        let pipe = &mut self.lock().pipes[pipe];
+        (pipe.to[side].pop_front(), pipe.closed)
+    }
+
     pub(super) fn close(&self, pipe: usize) {
         self.lock().pipes[pipe].closed = true;
     }
