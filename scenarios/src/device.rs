@@ -12,6 +12,8 @@
 use crate::format::{Diagnostics, Scenario};
 use crate::run::{self, RunError};
 use clap::Args;
+use softroce_sim::card::Counters;
+use softroce_sim::port::{PortConfig, PortCounters};
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{Context, Error, Role};
 use std::fmt::Display;
@@ -21,6 +23,8 @@ use std::process::ExitCode;
 
 /// What a device name begins with if it names a scenario.
 const SIM: &str = "sim:";
+/// What the software card is called.
+const SOFTWARE: &str = "softroce0";
 
 /// Where a program runs, and in which role.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +43,33 @@ pub struct DeviceArgs {
     /// softroce0, instead of one from the operating system.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Set a key of the scenario, such as link.loss=0.001.
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// What a device name means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Where {
+    /// A software card on a socket.
+    SoftwareCard,
+    /// A scenario's network.
+    Scenario,
+    /// Something of libibverbs', if anything.
+    Ibverbs,
+}
+
+impl DeviceArgs {
+    /// What the device name means.
+    pub fn place(&self) -> Where {
+        if self.device.starts_with(SIM) {
+            return Where::Scenario;
+        }
+        match self.device.split('@').next() {
+            Some(SOFTWARE) => Where::SoftwareCard,
+            _ => Where::Ibverbs,
+        }
+    }
 }
 
 /// Why no program ran.
@@ -79,6 +110,17 @@ pub struct Launched<T> {
     pub outcomes: Vec<Outcome<T>>,
     /// Of a scenario's network: the time that went by and what its cards counted.
     pub network: Option<NetworkReport>,
+    /// Of a software card on a socket: what it and its port counted.
+    pub card: Option<CardReport>,
+}
+
+/// What a software card on a socket came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CardReport {
+    /// The card's counters.
+    pub card: Counters,
+    /// Those of its port.
+    pub port: PortCounters,
 }
 
 /// What a scenario's network came to.
@@ -86,8 +128,8 @@ pub struct Launched<T> {
 pub struct NetworkReport {
     /// Virtual time at the end, in picoseconds.
     pub time_ps: u64,
-    /// Each card with traffic: host, packets sent, packets sent again.
-    pub cards: Vec<(String, u64, u64)>,
+    /// Each card with traffic: its host and its counters.
+    pub cards: Vec<(String, Counters)>,
     /// Packets that links and switches dropped.
     pub drops: u64,
 }
@@ -100,8 +142,12 @@ impl Display for NetworkReport {
             self.time_ps as f64 / 1e6,
             self.drops
         )?;
-        for (host, sent, again) in &self.cards {
-            write!(f, "; {host} sent {sent} packets, {again} of them again")?;
+        for (host, counters) in &self.cards {
+            write!(
+                f,
+                "; {host} sent {} packets, {} of them again",
+                counters.sent_packets, counters.retransmitted_packets
+            )?;
         }
         Ok(())
     }
@@ -117,14 +163,28 @@ pub fn launch<T: Send + 'static>(
     args: &DeviceArgs,
     program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
 ) -> Result<Launched<T>, LaunchError> {
+    launch_with(args, |_| {}, program)
+}
+
+/// As [`launch`]; a software card's port is set up by `set_up` before, with losses for example.
+///
+/// # Errors
+///
+/// As [`launch`].
+pub fn launch_with<T: Send + 'static>(
+    args: &DeviceArgs,
+    set_up: impl FnOnce(&mut PortConfig),
+    program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
+) -> Result<Launched<T>, LaunchError> {
     match args.device.strip_prefix(SIM) {
         Some(scenario) => in_scenario(scenario, args, program),
-        None => on_device(args, program),
+        None => on_device(args, set_up, program),
     }
 }
 
 fn on_device<T>(
     args: &DeviceArgs,
+    set_up: impl FnOnce(&mut PortConfig),
     program: impl Fn(Context, Role) -> T,
 ) -> Result<Launched<T>, LaunchError> {
     let (role, name) = match &args.server {
@@ -141,32 +201,66 @@ fn on_device<T>(
             (Role::Server { listen }, "server")
         }
     };
-    let context = open(args)?;
+    if let Some(setting) = args.set.first() {
+        return Err(LaunchError::Arguments(format!(
+            "--set {setting} is for a scenario, and {} is none",
+            args.device
+        )));
+    }
+    let opened = open(args, set_up)?;
+    let value = program(opened.context.clone(), role);
     Ok(Launched {
-        outcomes: vec![Outcome {
-            role: name,
-            value: program(context, role),
-        }],
+        outcomes: vec![Outcome { role: name, value }],
         network: None,
+        card: opened.report(),
     })
 }
 
-/// Opens the device, which is none of a scenario's.
-#[cfg(target_os = "linux")]
-fn open(args: &DeviceArgs) -> Result<Context, LaunchError> {
-    match softroce_verbs::software(&args.device)? {
-        Some(mut card) => {
-            card.seed = args.seed;
-            Ok(card.open()?.context())
-        }
-        None => Ok(softroce_verbs::open(&args.device)?),
-    }
+/// A device that is none of a scenario's.
+struct Opened {
+    context: Context,
+    #[cfg(target_os = "linux")]
+    card: Option<softroce_verbs::provider::port::Opened>,
 }
 
-/// Opens the device, which is none of a scenario's.
+#[cfg(target_os = "linux")]
+fn open(args: &DeviceArgs, set_up: impl FnOnce(&mut PortConfig)) -> Result<Opened, LaunchError> {
+    let Some(mut card) = softroce_verbs::software(&args.device)? else {
+        return Ok(Opened {
+            context: softroce_verbs::open(&args.device)?,
+            card: None,
+        });
+    };
+    card.seed = args.seed;
+    set_up(&mut card.udp.common);
+    let card = card.open()?;
+    Ok(Opened {
+        context: card.context(),
+        card: Some(card),
+    })
+}
+
 #[cfg(not(target_os = "linux"))]
-fn open(args: &DeviceArgs) -> Result<Context, LaunchError> {
-    Ok(softroce_verbs::open(&args.device)?)
+fn open(args: &DeviceArgs, _: impl FnOnce(&mut PortConfig)) -> Result<Opened, LaunchError> {
+    Ok(Opened {
+        context: softroce_verbs::open(&args.device)?,
+    })
+}
+
+impl Opened {
+    #[cfg(target_os = "linux")]
+    fn report(&self) -> Option<CardReport> {
+        let card = self.card.as_ref()?;
+        Some(CardReport {
+            card: card.card_counters(),
+            port: card.port_counters(),
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn report(&self) -> Option<CardReport> {
+        None
+    }
 }
 
 fn in_scenario<T: Send + 'static>(
@@ -183,7 +277,8 @@ fn in_scenario<T: Send + 'static>(
         Some((name, hosts)) => (name, Some(hosts)),
         None => (name, None),
     };
-    let settings: Vec<String> = args.seed.map(|n| format!("seed={n}")).into_iter().collect();
+    let seed = args.seed.map(|n| format!("seed={n}"));
+    let settings: Vec<String> = args.set.iter().cloned().chain(seed).collect();
     let scenario = read(name, &settings)?;
     let Some((client, server)) = places(&scenario, hosts) else {
         return Err(LaunchError::Arguments(format!(
@@ -212,7 +307,11 @@ fn in_scenario<T: Send + 'static>(
     let outcomes = outcomes.map(|(value, &(_, _, role))| Outcome { role, value });
     let outcomes = outcomes.collect();
     let network = world.with_fabric(run::stage_report);
-    Ok(Launched { outcomes, network })
+    Ok(Launched {
+        outcomes,
+        network,
+        card: None,
+    })
 }
 
 /// The scenario of the library or the file; the first of its points.
@@ -279,6 +378,7 @@ mod tests {
             server: None,
             port: 18515,
             seed: None,
+            set: Vec::new(),
         }
     }
 
@@ -318,5 +418,13 @@ mod tests {
             ..args("sim:two-hosts")
         };
         assert!(failure(&with_server).contains("both roles"));
+        let set = |device: &str, setting: &str| {
+            failure(&DeviceArgs {
+                set: vec![setting.into()],
+                ..args(device)
+            })
+        };
+        assert!(set("sim:two-hosts", "link.lost=1").contains("lost"));
+        assert!(set("softroce0", "link.loss=1").contains("softroce0 is none"));
     }
 }

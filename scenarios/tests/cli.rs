@@ -345,3 +345,40 @@ fn the_conformance_table_as_json_has_every_rule_and_clause() {
         assert!(open.into_iter().all(|c| c["reason"].is_string()));
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn devices_are_listed_and_opened() {
+    let out = softroce(&["devices"]);
+    assert_eq!(out.status.code(), Some(0));
+    let listed = text(&out.stdout);
+    assert!(
+        listed.lines().any(|l| l.starts_with("softroce0 ")),
+        "{listed}"
+    );
+    assert!(
+        listed.lines().any(|l| l.starts_with("sim:NAME ")),
+        "{listed}"
+    );
+
+    let out = softroce(&["devices", "-v", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    let devices = json["devices"].as_array().unwrap();
+    let card = devices.iter().find(|d| d["name"] == "softroce0").unwrap();
+    assert_eq!(card["kind"], "software");
+    let port = &card["details"]["ports"][0];
+    assert_eq!(port["state"], "PORT_ACTIVE");
+    // An address of the loopback network, as IPv6 maps it.
+    let gid = port["gids"][0]["gid"].as_str().unwrap();
+    assert!(
+        gid.contains("127.0.0.") || gid.contains("ffff:7f00:"),
+        "{gid}"
+    );
+    assert_eq!(port["gids"][0]["type"], "RoCE v2");
+
+    let out = softroce(&["devices", "-v"]);
+    for part in ["fw_ver", "node_guid", "max_qp_wr", "active_mtu", "GID[0]"] {
+        assert!(text(&out.stdout).contains(part), "{part}");
+    }
+}

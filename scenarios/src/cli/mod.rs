@@ -4,6 +4,7 @@
 //! expectations held, 1 if one failed, 2 if the input was bad.
 
 mod conformance;
+mod devices;
 mod output;
 mod scenarios;
 
@@ -46,6 +47,8 @@ enum Command {
     Inspect(InspectArgs),
     /// Hold the card against the rules of RoCEv2 and print which of them are covered.
     Conformance(conformance::ConformanceArgs),
+    /// List the devices that verbs programs can open here.
+    Devices(devices::DevicesArgs),
     #[cfg(target_os = "linux")]
     Pingpong(crate::pingpong::Options),
 }
@@ -202,6 +205,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         }
         Command::Inspect(args) => inspect(&args, &mut out),
         Command::Conformance(args) => conformance::conformance(&args, &mut out),
+        Command::Devices(args) => devices::devices_command(&args, &mut out),
         #[cfg(target_os = "linux")]
         Command::Pingpong(options) => return pingpong(&options),
     };

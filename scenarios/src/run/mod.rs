@@ -147,13 +147,14 @@ pub fn stage_report(fabric: &mut dyn Fabric) -> Option<NetworkReport> {
     });
     let drops = channels.map(|c| network.counters(c).all_drops()).sum();
     let names = topology.hosts().iter().map(|h| h.name.clone());
-    let cards = names.zip(network.hosts()).map(|(name, machine)| {
-        let counters = machine.card().counters();
-        (name, counters.sent_packets, counters.retransmitted_packets)
-    });
+    let cards = names
+        .zip(network.hosts())
+        .map(|(name, machine)| (name, machine.card().counters()));
     Some(NetworkReport {
         time_ps: network.now().as_ps(),
-        cards: cards.filter(|(_, sent, _)| *sent > 0).collect(),
+        cards: cards
+            .filter(|(_, counters)| counters.sent_packets > 0)
+            .collect(),
         drops,
     })
 }
