@@ -12,6 +12,7 @@
 //! | `path` | ways between hosts, and how long an empty network takes |
 //! | [`device`] | where verbs programs run: a device, or a scenario's network |
 //! | [`inspect`] | captures from any card |
+//! | [`perf`] | bandwidth and latency between two verbs programs |
 //! | `pingpong` | a first conversation between two processes (Linux) |
 //! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
@@ -24,6 +25,7 @@ pub mod law;
 pub mod library;
 pub mod metric;
 mod path;
+pub mod perf;
 #[cfg(target_os = "linux")]
 pub mod pingpong;
 pub mod report;

@@ -49,6 +49,7 @@ enum Command {
     Conformance(conformance::ConformanceArgs),
     /// List the devices that verbs programs can open here.
     Devices(devices::DevicesArgs),
+    Perf(crate::perf::Options),
     #[cfg(target_os = "linux")]
     Pingpong(crate::pingpong::Options),
 }
@@ -205,6 +206,7 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
         }
         Command::Inspect(args) => inspect(&args, &mut out),
         Command::Conformance(args) => conformance::conformance(&args, &mut out),
+        Command::Perf(options) => perf(&options, &mut out),
         Command::Devices(args) => devices::devices_command(&args, &mut out),
         #[cfg(target_os = "linux")]
         Command::Pingpong(options) => return pingpong(&options),
@@ -215,6 +217,20 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
             complain(format!("standard output: {error}"));
             ExitCode::from(Outcome::Bad as u8)
         }
+    }
+}
+
+fn perf(options: &crate::perf::Options, out: &mut Output) -> Outcome {
+    match crate::perf::run(options) {
+        Ok(finished) => {
+            out.write(&finished.output);
+            finished.complaints.iter().for_each(complain);
+            match finished.code {
+                0 => Outcome::Held,
+                _ => Outcome::Failed,
+            }
+        }
+        Err(error) => bad(format!("perf: {error}")),
     }
 }
 

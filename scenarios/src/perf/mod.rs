@@ -1,0 +1,232 @@
+//! `softroce perf`: bandwidth and latency between two verbs programs, as perftest measures them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options` | the command line, and what it asks for |
+//! | `session` | what the ends tell each other, and how one notices that the other has gone |
+//! | `lanes` | queue pairs and memory; patterns written and compared |
+//! | `bandwidth` | as much as the queues hold |
+//! | `latency` | one message at a time |
+//! | `report` | text and JSON |
+//! | `error` | what can go wrong on the way |
+
+mod bandwidth;
+mod error;
+mod lanes;
+mod latency;
+mod options;
+mod report;
+mod session;
+
+pub use options::Options;
+
+use crate::device::{self, DeviceArgs, Where};
+use error::{PerfError, Result};
+use lanes::Lanes;
+use options::{Config, Operation};
+use report::{CardCounters, Ran, Row};
+use session::{Hello, Note, Session, unexpected};
+use softroce_sim::faults::{Action, Fault, Pattern};
+use softroce_sim::random::Probability;
+use softroce_verbs::{Completion, CompletionKind, Context, Mtu, QpNumber, QpType, Role, Status};
+
+/// A completion to be filled in.
+const BLANK: Completion = Completion {
+    wr_id: 0,
+    status: Status::Success,
+    kind: CompletionKind::Send,
+    qp: QpNumber::GSI,
+    byte_len: 0,
+    immediate: None,
+    invalidated: None,
+    src_qp: QpNumber::GSI,
+    grh: false,
+};
+
+/// READs and atomics outstanding, if nothing is said.
+const OUTSTANDING: u8 = 16;
+
+/// What the command has come to.
+#[derive(Debug)]
+pub struct Finished {
+    /// For standard output.
+    pub output: String,
+    /// Lines for standard error.
+    pub complaints: Vec<String>,
+    /// Exit status.
+    pub code: u8,
+}
+
+/// Measures.
+///
+/// # Errors
+///
+/// Why it could not begin.
+pub fn run(options: &Options) -> std::result::Result<Finished, String> {
+    let config = Config::new(options)?;
+    let device = DeviceArgs {
+        device: match (options.gid_index, options.device.place()) {
+            (Some(index), Where::Ibverbs) => format!("{}@{index}", options.device.device),
+            _ => options.device.device.clone(),
+        },
+        ..options.device.clone()
+    };
+    // Between 0 and 1, as it was read.
+    let loss = Probability::new(options.loss.get()).unwrap_or(Probability::ZERO);
+    let seed = device.seed;
+    let program = config.clone();
+    let launched = device::launch_with(
+        &device,
+        |port| {
+            if loss != Probability::ZERO {
+                port.faults
+                    .push(Fault::new(Action::Drop).when(Pattern::Random(loss)));
+            }
+            port.fault_seed = seed.unwrap_or(1);
+        },
+        move |context, role| measure(&context, &role, &program),
+    );
+    let launched = launched.map_err(|e| e.to_string())?;
+    let network = launched.network.as_ref();
+    let counters = CardCounters::all(&options.device.device, launched.card.as_ref(), network);
+    let mut complaints = Vec::new();
+    let mut output = String::new();
+    for (n, outcome) in launched.outcomes.iter().enumerate() {
+        if let Some(error) = &outcome.value.error {
+            complaints.push(format!("perf: {}: {error}", outcome.role));
+        }
+        if n > 0 {
+            // The server's table is the client's.
+            continue;
+        }
+        output = match options.json {
+            true => report::json(
+                options,
+                &config,
+                outcome.role,
+                &outcome.value,
+                counters.clone(),
+                network,
+            ),
+            false => report::text(options, &config, &outcome.value),
+        };
+    }
+    let code = u8::from(!complaints.is_empty());
+    if !options.json {
+        complaints.extend(counters.iter().map(CardCounters::line));
+    }
+    Ok(Finished {
+        output,
+        complaints,
+        code,
+    })
+}
+
+/// One end of a measurement.
+fn measure(context: &Context, role: &Role, config: &Config) -> Ran {
+    let mut ran = Ran {
+        mtu: None,
+        rows: Vec::new(),
+        error: None,
+    };
+    if let Err(e) = Session::meet(context, role, config.wait)
+        .and_then(|mut session| in_session(context, &mut session, role, config, &mut ran))
+    {
+        ran.error = Some(e.to_string());
+    }
+    ran
+}
+
+fn in_session(
+    context: &Context,
+    session: &mut Session,
+    role: &Role,
+    config: &Config,
+    ran: &mut Ran,
+) -> Result<()> {
+    let outcome = sizes(context, session, role.is_server(), config, ran);
+    if let Err(e) = &outcome
+        && !e.is_the_peers()
+    {
+        // If it has gone, it needs no reason.
+        let _ = session.say(&Note::Failed(e.to_string()));
+    }
+    outcome
+}
+
+fn sizes(
+    context: &Context,
+    session: &mut Session,
+    is_server: bool,
+    config: &Config,
+    ran: &mut Ran,
+) -> Result<()> {
+    let (mtu, outs) = agree(context, session, config)?;
+    ran.mtu = Some(mtu);
+    for size in config.sizes(mtu) {
+        let mut lanes = Lanes::new(context, session, config, (mtu, outs), size, is_server)?;
+        let (sent, checked) = match config.bandwidth {
+            true => bandwidth::measure(context, session, &mut lanes, config, is_server)?,
+            false => latency::measure(context, session, &mut lanes, config, is_server)?,
+        };
+        let messages: u64 = sent.messages.iter().sum();
+        let ways = match config.both || !config.bandwidth {
+            true => 2,
+            false => 1,
+        };
+        let is_counted = config.operation == Operation::Send && config.service != QpType::Rc;
+        ran.rows.push(Row {
+            bytes: size,
+            iterations: messages,
+            bandwidth: sent.bandwidth,
+            latency: sent.latency,
+            lost: match is_counted {
+                true => (messages * ways).saturating_sub(checked.received),
+                false => 0,
+            },
+            verified: config.verify.then_some(checked.compared),
+        });
+    }
+    Ok(())
+}
+
+/// That both ends were started alike; path MTU, and READs and atomics outstanding.
+fn agree(context: &Context, session: &mut Session, config: &Config) -> Result<(Mtu, u8)> {
+    let device = context.query_device()?;
+    let port = context.query_port(1)?;
+    let most = device.max_qp_rd_atom.min(device.max_qp_init_rd_atom);
+    let most = u8::try_from(most).unwrap_or(u8::MAX);
+    let over = |option, value: u64, limit: u64| PerfError::Limit {
+        option,
+        value,
+        limit,
+    };
+    let own = Hello {
+        options: config.common(),
+        mtu: port.active_mtu.bytes(),
+        outs: config.outs.unwrap_or(OUTSTANDING.min(most)),
+    };
+    if own.outs > most {
+        return Err(over("outs", own.outs.into(), most.into()));
+    }
+    if let Some(mtu) = config.mtu.filter(|m| m.bytes() > own.mtu) {
+        return Err(over("mtu", mtu.bytes().into(), own.mtu.into()));
+    }
+    session.say(&Note::Hello(own.clone()))?;
+    let theirs = match session.hear()? {
+        Note::Hello(hello) => hello,
+        other => return Err(unexpected(&other)),
+    };
+    let pairs = own.options.iter().zip(&theirs.options);
+    for ((option, own), (_, peer)) in pairs {
+        if own != peer {
+            return Err(PerfError::Differs {
+                option: option.clone(),
+                own: own.clone(),
+                peer: peer.clone(),
+            });
+        }
+    }
+    let ports = Mtu::from_bytes(own.mtu.min(theirs.mtu).into()).unwrap_or(Mtu::M256);
+    Ok((config.mtu.unwrap_or(ports), own.outs.min(theirs.outs)))
+}

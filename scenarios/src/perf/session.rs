@@ -1,0 +1,224 @@
+//! The other end: what the two tell each other, and how one notices that the other has gone.
+
+use super::error::{PerfError, Result};
+use super::report::Bandwidth;
+use serde::{Deserialize, Serialize};
+use softroce_verbs::{Context, Error, Partner, Role};
+use std::time::Duration;
+
+/// How often the other end is looked after, and told that this one lives.
+const LOOK: Duration = Duration::from_millis(1);
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What the ends tell each other.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub(super) enum Note {
+    /// What was asked for, and what the device can do.
+    Hello(Hello),
+    /// Queue pairs and memory.
+    Lanes(Lanes),
+    /// All is set up.
+    Ready,
+    /// This end lives.
+    Beat,
+    /// All requests of this end have completed.
+    Sent(Sent),
+    /// What has come was looked at.
+    Checked(Checked),
+    /// It does not go on.
+    Failed(String),
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Hello {
+    pub(super) options: Vec<(String, String)>,
+    /// Of the port, in bytes.
+    pub(super) mtu: u16,
+    /// READs and atomics outstanding.
+    pub(super) outs: u8,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Lanes {
+    /// Number and first PSN.
+    pub(super) queue_pairs: Vec<(u32, u32)>,
+    pub(super) gid: [u8; 16],
+    pub(super) addr: u64,
+    pub(super) rkey: u32,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub(super) struct Sent {
+    /// Messages, by queue pair.
+    pub(super) messages: Vec<u64>,
+    pub(super) bandwidth: Option<Bandwidth>,
+    pub(super) latency: Option<super::report::Latency>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Checked {
+    /// Messages received.
+    pub(super) received: u64,
+    /// Messages whose data was compared.
+    pub(super) compared: u64,
+}
+
+/// The other end of a measurement.
+pub(super) struct Session {
+    context: Context,
+    partner: Partner,
+    wait: Duration,
+    /// Requests of this end are on their way: it is for them to move, whatever the peer says.
+    pub(super) is_moving: bool,
+    /// What the peer has said that it sent.
+    pub(super) sent: Option<Sent>,
+    rounds: u32,
+    moved: bool,
+    last_move: Duration,
+    last_heard: Duration,
+    last_look: Duration,
+    last_beat: Duration,
+}
+
+impl Session {
+    pub(super) fn meet(context: &Context, role: &Role, wait: Duration) -> Result<Session> {
+        let partner = context.exchange(role)?;
+        Ok(Session {
+            context: context.clone(),
+            partner,
+            wait,
+            is_moving: false,
+            sent: None,
+            rounds: 0,
+            moved: false,
+            last_move: Duration::ZERO,
+            last_heard: Duration::ZERO,
+            last_look: Duration::ZERO,
+            last_beat: Duration::ZERO,
+        })
+    }
+
+    pub(super) fn say(&mut self, note: &Note) -> Result<()> {
+        let message = serde_json::to_vec(note).expect("plain data");
+        Ok(self.partner.send(&message)?)
+    }
+
+    /// Waits for a note, which comes soon.
+    pub(super) fn hear(&mut self) -> Result<Note> {
+        loop {
+            let message = self.partner.receive()?;
+            if let Some(note) = read(&message)? {
+                return Ok(note);
+            }
+        }
+    }
+
+    /// Both ends come to the same point, where a run begins.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        self.say(&Note::Ready)?;
+        match self.hear()? {
+            Note::Ready => {}
+            other => return Err(unexpected(&other)),
+        }
+        let now = self.context.now();
+        self.sent = None;
+        self.last_move = now;
+        self.last_heard = now;
+        Ok(())
+    }
+
+    /// A round of a loop has gone by, in which something moved or not. Now and then the other end is looked
+    /// after, and if nothing has moved for a while this sleeps a little.
+    #[inline]
+    pub(super) fn round(&mut self, moved: bool) -> Result<()> {
+        self.moved |= moved;
+        self.rounds = self.rounds.wrapping_add(1);
+        // The clock is dearer than a look at a queue.
+        match self.rounds % 64 {
+            0 => self.look_after(),
+            _ => Ok(()),
+        }
+    }
+
+    fn look_after(&mut self) -> Result<()> {
+        let now = self.context.now();
+        if std::mem::take(&mut self.moved) {
+            self.last_move = now;
+        }
+        if now - self.last_look >= LOOK {
+            self.last_look = now;
+            self.listen(now)?;
+        }
+        let still = now.saturating_sub(self.last_move);
+        let silent = match self.is_moving {
+            true => still,
+            false => still.min(now.saturating_sub(self.last_heard)),
+        };
+        if silent > self.wait {
+            return Err(PerfError::Silent(self.wait));
+        }
+        if still >= LOOK {
+            self.context.sleep((still / 64).min(LOOK))?;
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, now: Duration) -> Result<()> {
+        // What comes after this note is for later.
+        while self.sent.is_none()
+            && let Some(message) = self.partner.try_receive()?
+        {
+            self.last_heard = now;
+            match read(&message)? {
+                None => {}
+                Some(Note::Sent(sent)) => self.sent = Some(sent),
+                Some(other) => return Err(unexpected(&other)),
+            }
+        }
+        if now - self.last_beat >= BEAT {
+            self.last_beat = now;
+            self.say(&Note::Beat)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the peer has said that all its requests have completed.
+    pub(super) fn await_sent(&mut self) -> Result<Sent> {
+        self.is_moving = false;
+        loop {
+            if let Some(sent) = self.sent.take() {
+                return Ok(sent);
+            }
+            self.look_after()?;
+            self.context.sleep(LOOK)?;
+        }
+    }
+
+    /// Both ends tell what they found.
+    pub(super) fn conclude(&mut self, own: Checked) -> Result<Checked> {
+        self.say(&Note::Checked(own))?;
+        match self.hear()? {
+            Note::Checked(checked) => Ok(checked),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A note, if it is one to heed.
+fn read(message: &[u8]) -> Result<Option<Note>> {
+    match serde_json::from_slice(message) {
+        Ok(Note::Beat) => Ok(None),
+        Ok(Note::Failed(why)) => Err(PerfError::Peer(why)),
+        Ok(note) => Ok(Some(note)),
+        Err(_) => Err(Error::Protocol(format!(
+            "{} bytes from the peer are nothing that softroce perf says",
+            message.len()
+        ))
+        .into()),
+    }
+}
+
+pub(super) fn unexpected(note: &Note) -> PerfError {
+    let text: String = format!("{note:?}").chars().take(60).collect();
+    Error::Protocol(format!("the peer said {text:?} out of turn")).into()
+}
