@@ -152,7 +152,7 @@ fn hears(transport: QpType, ack_every: u32, lost: Option<u64>) -> Vec<Note> {
     let id = connect(&mut net, HostId::new(0), HostId::new(1), &spec).unwrap();
     let number = net.host(id.host).flow_qp(id.flow);
     let card = net.host_mut(id.host).card_mut();
-    let index = (number.get() - card.first_qp) as usize;
+    let index = card.index_of(number).unwrap();
     let notes = Notes::default();
     card.qps[index].as_deref_mut().unwrap().limiter =
         Some(Box::new(Limiter::new(Box::new(notes.clone()))));
