@@ -193,17 +193,19 @@ fn who_looks_for_a_message_is_told_that_there_is_none_or_nobody() {
         let mut partner = open().context().exchange(&role).unwrap();
         assert_eq!(partner.try_receive().unwrap(), None);
         partner.send(b"go").unwrap();
-        let mut look = || {
+        let look = |partner: &mut softroce_verbs::Partner| {
             loop {
                 match partner.try_receive() {
                     Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                    found => return (found, partner.send(b"go")),
+                    found => return found,
                 }
             }
         };
-        assert_eq!(look().0.unwrap().unwrap(), b"one");
-        assert_eq!(look().0.unwrap().unwrap(), b"two");
-        let gone = look().0.unwrap_err().to_string();
+        assert_eq!(look(&mut partner).unwrap().unwrap(), b"one");
+        assert_eq!(look(&mut partner).unwrap().unwrap(), b"two");
+        assert_eq!(partner.try_receive().unwrap(), None);
+        partner.send(b"go").unwrap();
+        let gone = look(&mut partner).unwrap_err().to_string();
         assert!(gone.contains("it has ended"), "{gone}");
     });
 }
