@@ -20,7 +20,7 @@
 //! the program at the other end ([`Context::exchange`]).
 //!
 //! Objects destroy themselves when they are dropped, and keep alive what they need: a completion queue
-//! lives as long as a queue pair that completes into it. Memory is a [`Buffer`](crate::Buffer), which
+//! lives as long as a queue pair that completes into it. Memory is a [`Buffer`], which
 //! program and card touch at the same time without undefined behaviour.
 
 pub mod attributes;
