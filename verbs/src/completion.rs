@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::event::CqId;
 use crate::provider::{self, Handle};
-use crate::{Completion, CompletionKind, Notify, QpNumber, Status};
+use crate::{Completion, Notify};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,19 +71,6 @@ impl Drop for CqInner {
     }
 }
 
-/// A completion to be filled in.
-const BLANK: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    kind: CompletionKind::Send,
-    qp: QpNumber::GSI,
-    byte_len: 0,
-    immediate: None,
-    invalidated: None,
-    src_qp: QpNumber::GSI,
-    grh: false,
-};
-
 impl CompletionQueue {
     pub(crate) fn create(
         context: &Context,
@@ -124,7 +111,7 @@ impl CompletionQueue {
     /// If the device is broken.
     #[inline]
     pub fn poll(&mut self) -> Result<Option<Completion>> {
-        let mut one = [BLANK];
+        let mut one = [Completion::BLANK];
         Ok((self.queue.poll(&mut one)? == 1).then_some(one[0]))
     }
 

@@ -124,7 +124,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// In virtual time, if another program of the network has failed.
+    /// [`Error::NotAProgram`](crate::Error::NotAProgram) in virtual time, on a thread that the network does not know.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         self.provider.sleep(time)
     }
@@ -175,7 +175,7 @@ impl<T> Spawned<T> {
     ///
     /// # Errors
     ///
-    /// In virtual time, if another program of the network has failed.
+    /// As [`Context::sleep`]; in virtual time also if nothing is left that could let it end.
     pub fn join(self) -> Result<Option<T>> {
         self.join.join()?;
         Ok(self

@@ -98,9 +98,6 @@ pub enum Error {
     /// A program in virtual time was called from a thread that is none of the network's.
     #[error("this thread is no program of the network; Context::spawn starts one")]
     NotAProgram,
-    /// Another program of the same network failed, so that this one cannot go on.
-    #[error("the program on {0} has failed")]
-    PartnerFailed(String),
     /// A message that does not fit what the programs agreed on.
     #[error("{0}")]
     Protocol(String),

@@ -28,7 +28,7 @@ fn expect(channel: &mut EventChannel, what: &str) -> Result<Event> {
 }
 
 /// The server accepts, receives a message, and is told of the end; the client asks, sends and ends.
-fn converse(context: Context, role: Role, gid_of_server: impl Fn(Gid) -> Gid) -> Result<State> {
+fn converse(context: Context, role: Role) -> Result<State> {
     let mut partner = context.exchange(&role)?;
     let pd = context.alloc_pd()?;
     let mut cq = context.create_cq(16, None)?;
@@ -59,7 +59,7 @@ fn converse(context: Context, role: Role, gid_of_server: impl Fn(Gid) -> Gid) ->
     } else {
         let mut server = Gid::default();
         server.0.copy_from_slice(&partner.receive()?);
-        let to = AddressVector::new(gid_of_server(server));
+        let to = AddressVector::new(server);
         let param = ConnParam {
             private_data: b"hello",
             ..ConnParam::default()
@@ -140,7 +140,7 @@ fn in_virtual_time<T: Send + 'static>(
 
 #[test]
 fn a_connection_is_made_used_and_ended() {
-    let states = in_virtual_time(|context, role| converse(context, role, |gid| gid).unwrap());
+    let states = in_virtual_time(|context, role| converse(context, role).unwrap());
     assert_eq!(states, [State::Error; 2]);
 }
 
@@ -190,7 +190,7 @@ mod real_time {
 
     #[test]
     fn a_connection_is_made_used_and_ended() {
-        let states = pair(|context, role| converse(context, role, |gid| gid).unwrap());
+        let states = pair(|context, role| converse(context, role).unwrap());
         assert_eq!(states, [State::Error; 2]);
     }
 

@@ -5,7 +5,7 @@ use super::lanes::{Done, Lanes};
 use super::options::{Config, Operation, Stop};
 use super::report::Bandwidth;
 use super::session::{Checked, Note, Sent, Session};
-use softroce_verbs::{Context, QpType};
+use softroce_verbs::{Completion, Context, QpType};
 use std::time::Duration;
 
 /// Batches of requests up to which the best stretch is looked for; that takes the square of them.
@@ -151,7 +151,7 @@ fn exchange(
         first: None,
         last: Duration::ZERO,
     };
-    let mut completions = vec![super::BLANK; 64];
+    let mut completions = vec![Completion::BLANK; 64];
     let mut stopped = false;
     let mut said = None;
     let mut last_received = context.now();

@@ -28,20 +28,7 @@ use report::{CardCounters, Ran, Row};
 use session::{Hello, Note, Session, unexpected};
 use softroce_sim::faults::{Action, Fault, Pattern};
 use softroce_sim::random::Probability;
-use softroce_verbs::{Completion, CompletionKind, Context, Mtu, QpNumber, QpType, Role, Status};
-
-/// A completion to be filled in.
-const BLANK: Completion = Completion {
-    wr_id: 0,
-    status: Status::Success,
-    kind: CompletionKind::Send,
-    qp: QpNumber::GSI,
-    byte_len: 0,
-    immediate: None,
-    invalidated: None,
-    src_qp: QpNumber::GSI,
-    grh: false,
-};
+use softroce_verbs::{Context, Mtu, QpType, Role};
 
 /// READs and atomics outstanding, if nothing is said.
 const OUTSTANDING: u8 = 16;

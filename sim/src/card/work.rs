@@ -339,6 +339,21 @@ pub struct Completion {
     pub grh: bool,
 }
 
+impl Completion {
+    /// A place for one, to be filled by polling.
+    pub const BLANK: Completion = Completion {
+        wr_id: 0,
+        status: Status::Success,
+        kind: CompletionKind::Send,
+        qp: QpNumber::GSI,
+        byte_len: 0,
+        immediate: None,
+        invalidated: None,
+        src_qp: QpNumber::GSI,
+        grh: false,
+    };
+}
+
 /// Why a request was not taken (posting fails at once, nothing is queued).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PostError {
