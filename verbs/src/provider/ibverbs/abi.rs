@@ -426,6 +426,7 @@ pub(super) const IBV_SEND_INLINE: c_uint = 1 << 3;
 
 pub(super) const IBV_WC_GRH: c_uint = 1 << 0;
 pub(super) const IBV_WC_WITH_IMM: c_uint = 1 << 1;
+pub(super) const IBV_WC_IP_CSUM_OK: c_uint = 1 << 2;
 pub(super) const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
 pub(super) const IBV_ACCESS_ZERO_BASED: c_uint = 1 << 5;
@@ -583,6 +584,7 @@ mod tests {
             ("IBV_SEND_INLINE", IBV_SEND_INLINE as c_int),
             ("IBV_WC_GRH", IBV_WC_GRH as c_int),
             ("IBV_WC_WITH_IMM", IBV_WC_WITH_IMM as c_int),
+            ("IBV_WC_IP_CSUM_OK", IBV_WC_IP_CSUM_OK as c_int),
             ("IBV_WC_WITH_INV", IBV_WC_WITH_INV as c_int),
             ("IBV_ACCESS_ZERO_BASED", IBV_ACCESS_ZERO_BASED as c_int),
             ("IBV_SRQ_LIMIT", IBV_SRQ_LIMIT),

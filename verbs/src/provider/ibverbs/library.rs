@@ -3,7 +3,7 @@
 use super::abi::*;
 use crate::{Error, Result};
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 macro_rules! functions {
@@ -131,6 +131,28 @@ pub(super) fn open(verbs: &Verbs, name: &str) -> Result<Option<*mut ibv_context>
         true
     });
     opened
+}
+
+/// What an opened device can do.
+pub(super) fn device_attr(verbs: &Verbs, context: *mut ibv_context) -> Result<ibv_device_attr> {
+    // SAFETY: all its fields may be zero; the call fills them in.
+    let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the context is open.
+    let code = unsafe { (verbs.ibv_query_device)(context, &raw mut attr) };
+    check("ibv_query_device", code)?;
+    Ok(attr)
+}
+
+/// The vendor that the kernel's Soft-RoCE says it is of.
+const SOFT_ROCE: u32 = 0xff_ffff;
+
+/// Flags that say that a completion of an opened device has a key that was invalidated. Soft-RoCE hands on
+/// the kernel's own, which is libibverbs' for a right checksum of IP, and of those it says nothing.
+pub(super) fn invalidated(verbs: &Verbs, context: *mut ibv_context) -> c_uint {
+    match device_attr(verbs, context) {
+        Ok(attr) if attr.vendor_id == SOFT_ROCE => IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK,
+        _ => IBV_WC_WITH_INV,
+    }
 }
 
 /// Calls `each` with every device until it says that is enough.

@@ -28,6 +28,7 @@ use abi::*;
 use library::{Verbs, check, check_pointer, last_error};
 use softroce_sim::memory::MemoryRegion;
 use std::collections::BTreeMap;
+use std::ffi::c_uint;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -50,6 +51,8 @@ pub(crate) struct IbvProvider {
 struct IbvContext {
     verbs: &'static Verbs,
     context: *mut ibv_context,
+    /// Flags that say that a completion has a key which was invalidated.
+    invalidated: c_uint,
     keys: Mutex<Keys>,
 }
 
@@ -107,6 +110,7 @@ pub(crate) fn open(name: &str) -> Result<Option<IbvProvider>> {
         context: Arc::new(IbvContext {
             verbs,
             context,
+            invalidated: library::invalidated(verbs, context),
             keys: Mutex::default(),
         }),
         gid_index: 0,
@@ -203,12 +207,7 @@ impl Provider for IbvProvider {
     }
 
     fn query_device(&self) -> Result<DeviceAttributes> {
-        // SAFETY: all its fields may be zero; the call fills them in.
-        let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
-        // SAFETY: the context is open.
-        let code =
-            unsafe { (self.context.verbs.ibv_query_device)(self.context.context, &raw mut attr) };
-        check("ibv_query_device", code)?;
+        let attr = library::device_attr(self.context.verbs, self.context.context)?;
         Ok(convert::device(&attr))
     }
 
@@ -256,6 +255,10 @@ impl Provider for IbvProvider {
         memory: &Buffer,
         access: Access,
     ) -> Result<(Handle, MemoryRegion)> {
+        if access.allows(Access::ZERO_BASED) {
+            // ibv_reg_mr takes the flag and registers at the address all the same.
+            return Err(self.unsupported("memory that begins at address zero"));
+        }
         // SAFETY: the memory is that of a buffer, made to be written by others at any time; its owner keeps
         // it until the registration has ended.
         let mr = unsafe {
@@ -272,11 +275,7 @@ impl Provider for IbvProvider {
         let (lkey, rkey) = unsafe { ((*mr).lkey, (*mr).rkey) };
         self.context.keys().regions.insert(lkey, mr);
         let region = MemoryRegion {
-            addr: if access.allows(Access::ZERO_BASED) {
-                0
-            } else {
-                memory.as_ptr() as u64
-            },
+            addr: memory.as_ptr() as u64,
             len: memory.len() as u64,
             lkey: LocalKey(lkey),
             rkey: RemoteKey(rkey),
@@ -413,7 +412,7 @@ impl Provider for IbvProvider {
         let srq = unsafe { (self.context.verbs.ibv_create_srq)(pd as *mut ibv_pd, &raw mut init) };
         let call = format!("ibv_create_srq for {max_wr} requests of {max_sge} elements");
         let srq = check_pointer(&call, srq)?;
-        let queue = queues::SharedReceiveQueue::new(self.context.clone(), srq, max_wr);
+        let queue = queues::SharedReceiveQueue::new(self.context.clone(), srq, init.attr);
         Ok((srq as Handle, Box::new(queue)))
     }
 
@@ -441,7 +440,7 @@ impl Provider for IbvProvider {
         let qp =
             unsafe { (self.context.verbs.ibv_create_qp)(spec.pd as *mut ibv_pd, &raw mut init) };
         let qp = check_pointer(&format!("ibv_create_qp of {:?}", spec.qp_type), qp)?;
-        let queue = queues::QueuePair::new(self.context.clone(), qp, spec, &init.cap);
+        let queue = queues::QueuePair::new(self.context.clone(), qp, spec, init.cap);
         Ok((qp as Handle, Box::new(queue)))
     }
 

@@ -3,13 +3,13 @@
 use super::super::QpSpec;
 use super::abi::*;
 use super::library::check;
-use super::{IbvContext, convert};
+use super::{IbvContext, Keys, convert};
 use crate::provider;
 use crate::{
     Completion, CompletionKind, Error, Immediate, Notify, PostError, QpNumber, QpType, RecvRequest,
     RemoteKey, Result, SendRequest, Sge, Status, Work,
 };
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 /// Completions taken at once.
@@ -59,7 +59,7 @@ fn kind(opcode: c_int) -> CompletionKind {
     }
 }
 
-fn completion(wc: &ibv_wc) -> Result<Completion> {
+fn completion(wc: &ibv_wc, invalidated: c_uint) -> Result<Completion> {
     let Some(status) = status(wc.status) else {
         return Err(Error::Protocol(format!(
             "request {} of queue pair {:#08x} ended with status {} (vendor error {:#x}), which no RoCE card \
@@ -75,7 +75,7 @@ fn completion(wc: &ibv_wc) -> Result<Completion> {
         qp: QpNumber::new(wc.qp_num),
         byte_len: wc.byte_len,
         immediate: has(IBV_WC_WITH_IMM).then(|| Immediate(wc.imm_data.to_ne_bytes())),
-        invalidated: has(IBV_WC_WITH_INV).then_some(RemoteKey(wc.imm_data)),
+        invalidated: has(invalidated).then_some(RemoteKey(wc.imm_data)),
         src_qp: QpNumber::new(wc.src_qp),
         grh: has(IBV_WC_GRH),
     })
@@ -95,7 +95,7 @@ impl provider::CompletionQueue for CompletionQueue {
             }
             let n = n as usize;
             for wc in &wcs[..n] {
-                out[taken] = completion(wc)?;
+                out[taken] = completion(wc, self.context.invalidated)?;
                 taken += 1;
             }
             if n < want {
@@ -129,12 +129,12 @@ struct Elements {
 }
 
 impl Elements {
-    fn new(sges: &[Sge]) -> std::result::Result<Elements, PostError> {
-        if sges.len() > ELEMENTS {
-            return Err(PostError::TooManySges {
-                count: sges.len(),
-                limit: ELEMENTS as u32,
-            });
+    /// At most `limit`, which is what the queue was made for.
+    fn new(sges: &[Sge], limit: u32) -> std::result::Result<Elements, PostError> {
+        let limit = limit.min(ELEMENTS as u32);
+        if sges.len() > limit as usize {
+            let count = sges.len();
+            return Err(PostError::TooManySges { count, limit });
         }
         let mut list = [ibv_sge {
             addr: 0,
@@ -169,9 +169,7 @@ pub(super) struct QueuePair {
     qp: *mut ibv_qp,
     number: QpNumber,
     qp_type: QpType,
-    max_send_wr: u32,
-    max_recv_wr: u32,
-    max_inline: u32,
+    cap: ibv_qp_cap,
 }
 
 // SAFETY: any thread may post to a queue pair.
@@ -182,7 +180,7 @@ impl QueuePair {
         context: Arc<IbvContext>,
         qp: *mut ibv_qp,
         spec: &QpSpec,
-        cap: &ibv_qp_cap,
+        cap: ibv_qp_cap,
     ) -> QueuePair {
         QueuePair {
             context,
@@ -190,70 +188,71 @@ impl QueuePair {
             // SAFETY: it is a queue pair.
             number: QpNumber::new(unsafe { (*qp).qp_num }),
             qp_type: spec.qp_type,
-            max_send_wr: cap.max_send_wr,
-            max_recv_wr: cap.max_recv_wr,
-            max_inline: cap.max_inline_data,
+            cap,
         }
     }
+}
 
-    /// Opcode, immediate data or key, and the part of the request that goes with the opcode.
-    fn fill(&self, work: Work, to: &mut ibv_send_wr) -> std::result::Result<(), PostError> {
-        let rdma = |remote: crate::Remote| wr {
-            rdma: rdma {
-                remote_addr: remote.addr,
-                rkey: remote.rkey.0,
-            },
-        };
-        let atomic = |remote: crate::Remote, compare_add, swap| wr {
-            atomic: atomic {
-                remote_addr: remote.addr,
-                compare_add,
-                swap,
-                rkey: remote.rkey.0,
-            },
-        };
-        let immediate = |i: Immediate| u32::from_ne_bytes(i.0);
-        to.opcode = match work {
-            Work::Send => IBV_WR_SEND,
-            Work::SendImmediate(_) => IBV_WR_SEND_WITH_IMM,
-            Work::SendInvalidate(_) => IBV_WR_SEND_WITH_INV,
-            Work::Write(_) => IBV_WR_RDMA_WRITE,
-            Work::WriteImmediate(..) => IBV_WR_RDMA_WRITE_WITH_IMM,
-            Work::Read(_) => IBV_WR_RDMA_READ,
-            Work::CompareSwap { .. } => IBV_WR_ATOMIC_CMP_AND_SWP,
-            Work::FetchAdd { .. } => IBV_WR_ATOMIC_FETCH_AND_ADD,
-            Work::AtomicWrite(_) => IBV_WR_ATOMIC_WRITE,
-            Work::BindWindow { .. } => IBV_WR_BIND_MW,
-            Work::LocalInvalidate(_) => IBV_WR_LOCAL_INV,
-        };
-        match work {
-            Work::Send => {}
-            Work::SendImmediate(i) => to.imm_data = immediate(i),
-            Work::SendInvalidate(key) | Work::LocalInvalidate(key) => to.imm_data = key.0,
-            Work::Write(at) | Work::Read(at) | Work::AtomicWrite(at) => to.wr = rdma(at),
-            Work::WriteImmediate(at, i) => {
-                to.imm_data = immediate(i);
-                to.wr = rdma(at);
-            }
-            Work::CompareSwap { at, compare, swap } => to.wr = atomic(at, compare, swap),
-            Work::FetchAdd { at, add } => to.wr = atomic(at, add, 0),
-            Work::BindWindow { key, binding } => {
-                let keys = self.context.keys();
-                let window = keys.windows.get(&(key.0 >> 8)).copied();
-                let region = keys.regions.get(&binding.lkey.0).copied();
-                let (Some(mw), Some(mr)) = (window, region) else {
-                    // EINVAL: what a driver says of a window or region that is not its own.
-                    return Err(PostError::Device { code: 22 });
-                };
-                to.bind_mw = bind_mw {
-                    mw,
-                    rkey: key.0,
-                    bind_info: convert::binding(&binding, mr),
-                };
-            }
+/// Opcode, immediate data or key, and the part of the request that goes with the opcode.
+fn fill(
+    work: Work,
+    keys: Option<&Keys>,
+    to: &mut ibv_send_wr,
+) -> std::result::Result<(), PostError> {
+    let rdma = |remote: crate::Remote| wr {
+        rdma: rdma {
+            remote_addr: remote.addr,
+            rkey: remote.rkey.0,
+        },
+    };
+    let atomic = |remote: crate::Remote, compare_add, swap| wr {
+        atomic: atomic {
+            remote_addr: remote.addr,
+            compare_add,
+            swap,
+            rkey: remote.rkey.0,
+        },
+    };
+    let immediate = |i: Immediate| u32::from_ne_bytes(i.0);
+    to.opcode = match work {
+        Work::Send => IBV_WR_SEND,
+        Work::SendImmediate(_) => IBV_WR_SEND_WITH_IMM,
+        Work::SendInvalidate(_) => IBV_WR_SEND_WITH_INV,
+        Work::Write(_) => IBV_WR_RDMA_WRITE,
+        Work::WriteImmediate(..) => IBV_WR_RDMA_WRITE_WITH_IMM,
+        Work::Read(_) => IBV_WR_RDMA_READ,
+        Work::CompareSwap { .. } => IBV_WR_ATOMIC_CMP_AND_SWP,
+        Work::FetchAdd { .. } => IBV_WR_ATOMIC_FETCH_AND_ADD,
+        Work::AtomicWrite(_) => IBV_WR_ATOMIC_WRITE,
+        Work::BindWindow { .. } => IBV_WR_BIND_MW,
+        Work::LocalInvalidate(_) => IBV_WR_LOCAL_INV,
+    };
+    match work {
+        Work::Send => {}
+        Work::SendImmediate(i) => to.imm_data = immediate(i),
+        Work::SendInvalidate(key) | Work::LocalInvalidate(key) => to.imm_data = key.0,
+        Work::Write(at) | Work::Read(at) | Work::AtomicWrite(at) => to.wr = rdma(at),
+        Work::WriteImmediate(at, i) => {
+            to.imm_data = immediate(i);
+            to.wr = rdma(at);
         }
-        Ok(())
+        Work::CompareSwap { at, compare, swap } => to.wr = atomic(at, compare, swap),
+        Work::FetchAdd { at, add } => to.wr = atomic(at, add, 0),
+        Work::BindWindow { key, binding } => {
+            let window = keys.and_then(|k| k.windows.get(&(key.0 >> 8)).copied());
+            let region = keys.and_then(|k| k.regions.get(&binding.lkey.0).copied());
+            let (Some(mw), Some(mr)) = (window, region) else {
+                // EINVAL: what a driver says of a window or region that is not its own.
+                return Err(PostError::Device { code: 22 });
+            };
+            to.bind_mw = bind_mw {
+                mw,
+                rkey: key.0,
+                bind_info: convert::binding(&binding, mr),
+            };
+        }
     }
+    Ok(())
 }
 
 impl provider::QueuePair for QueuePair {
@@ -268,7 +267,7 @@ impl provider::QueuePair for QueuePair {
         if request.to.is_some() != (self.qp_type == QpType::Ud) {
             return Err(PostError::Destination);
         }
-        let mut elements = Elements::new(request.sges)?;
+        let mut elements = Elements::new(request.sges, self.cap.max_send_sge)?;
         let mut flags = 0;
         for (on, flag) in [
             (request.signaled, IBV_SEND_SIGNALED),
@@ -281,10 +280,10 @@ impl provider::QueuePair for QueuePair {
         }
         if let Some(data) = request.inline {
             // The driver copies what the element says without asking for a key.
-            if data.len() > self.max_inline as usize || !request.work.sends_data() {
+            if data.len() > self.cap.max_inline_data as usize || !request.work.sends_data() {
                 return Err(PostError::Inline {
                     len: data.len(),
-                    limit: self.max_inline as usize,
+                    limit: self.cap.max_inline_data as usize,
                 });
             }
             elements.list[0] = ibv_sge {
@@ -301,12 +300,13 @@ impl provider::QueuePair for QueuePair {
         send.sg_list = elements.list.as_mut_ptr();
         send.num_sge = elements.count as c_int;
         send.send_flags = flags;
-        self.fill(request.work, &mut send)?;
-        // Held until the request is posted, so that the address handle is not destroyed meanwhile.
-        let keys = self.context.keys();
+        // Held until the request is posted, so that no address handle or window is destroyed meanwhile.
+        let names_objects = request.to.is_some() || matches!(request.work, Work::BindWindow { .. });
+        let keys = names_objects.then(|| self.context.keys());
+        fill(request.work, keys.as_deref(), &mut send)?;
         if let Some(to) = request.to {
-            let ah = keys.addresses.get(to.address.0 as usize).copied().flatten();
-            let Some(ah) = ah else {
+            let addresses = keys.iter().flat_map(|k| &k.addresses);
+            let Some(Some(ah)) = addresses.copied().nth(to.address.0 as usize) else {
                 return Err(PostError::Destination);
             };
             send.wr = wr {
@@ -316,8 +316,6 @@ impl provider::QueuePair for QueuePair {
                     remote_qkey: to.qkey,
                 },
             };
-        } else if !matches!(request.work, Work::BindWindow { .. }) {
-            drop(keys);
         }
         let Some(post) = self.context.ops().post_send else {
             return Err(PostError::Device { code: 95 });
@@ -325,22 +323,28 @@ impl provider::QueuePair for QueuePair {
         let mut bad = std::ptr::null_mut();
         // SAFETY: the queue pair lives as long as self; the driver copies the request before it returns.
         match unsafe { post(self.qp, &raw mut send, &raw mut bad) } {
-            0 => Ok(()),
-            code => Err(refused(code, self.max_send_wr)),
+            0 => {}
+            code => return Err(refused(code, self.cap.max_send_wr)),
         }
+        if let Work::BindWindow { key, .. } = request.work {
+            // Soft-RoCE finds the window by the key it has now, which libibverbs leaves to us.
+            // SAFETY: fill has found the window, and the keys are locked until here.
+            unsafe { (*send.bind_mw.mw).rkey = key.0 };
+        }
+        Ok(())
     }
 
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
         let Some(post) = self.context.ops().post_recv else {
             return Err(PostError::Device { code: 95 });
         };
-        let mut elements = Elements::new(request.sges)?;
+        let mut elements = Elements::new(request.sges, self.cap.max_recv_sge)?;
         let mut receive = receive(request, &mut elements);
         let mut bad = std::ptr::null_mut();
         // SAFETY: as in post_send.
         match unsafe { post(self.qp, &raw mut receive, &raw mut bad) } {
             0 => Ok(()),
-            code => Err(refused(code, self.max_recv_wr)),
+            code => Err(refused(code, self.cap.max_recv_wr)),
         }
     }
 }
@@ -357,19 +361,15 @@ fn receive(request: &RecvRequest<'_>, elements: &mut Elements) -> ibv_recv_wr {
 pub(super) struct SharedReceiveQueue {
     context: Arc<IbvContext>,
     srq: *mut ibv_srq,
-    max_wr: u32,
+    attr: ibv_srq_attr,
 }
 
 // SAFETY: any thread may post to a shared receive queue.
 unsafe impl Send for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    pub(super) fn new(context: Arc<IbvContext>, srq: *mut ibv_srq, max_wr: u32) -> Self {
-        SharedReceiveQueue {
-            context,
-            srq,
-            max_wr,
-        }
+    pub(super) fn new(context: Arc<IbvContext>, srq: *mut ibv_srq, attr: ibv_srq_attr) -> Self {
+        SharedReceiveQueue { context, srq, attr }
     }
 }
 
@@ -378,13 +378,13 @@ impl provider::SharedReceiveQueue for SharedReceiveQueue {
         let Some(post) = self.context.ops().post_srq_recv else {
             return Err(PostError::Device { code: 95 });
         };
-        let mut elements = Elements::new(request.sges)?;
+        let mut elements = Elements::new(request.sges, self.attr.max_sge)?;
         let mut receive = receive(request, &mut elements);
         let mut bad = std::ptr::null_mut();
         // SAFETY: the queue lives as long as self; the driver copies the request before it returns.
         match unsafe { post(self.srq, &raw mut receive, &raw mut bad) } {
             0 => Ok(()),
-            code => Err(refused(code, self.max_wr)),
+            code => Err(refused(code, self.attr.max_wr)),
         }
     }
 }
