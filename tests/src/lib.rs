@@ -7,6 +7,7 @@
 //! * [`hostile`]: a card, the peers it works for, and one that says anything.
 //! * [`replay`]: one card in the place of the kernel's driver, at either end of its captures.
 //! * `interop`: our card and the kernel's driver, alive, at the two ends of a cable (Linux).
+//! * [`programs`]: the verbs programs, built, and what they print.
 //! * [`peers`], [`tshark`]: other people's programs that look at the same packets.
 
 pub mod bench;
@@ -17,5 +18,6 @@ pub mod interop;
 pub mod link;
 pub mod pair;
 pub mod peers;
+pub mod programs;
 pub mod replay;
 pub mod tshark;

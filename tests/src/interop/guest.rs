@@ -12,6 +12,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+/// Debian's kernels that the guests have.
+pub const KERNELS: [&str; 2] = ["6.1", "6.12"];
+
 /// How long a guest may take to come up, in emulation on a busy machine.
 const BOOT: Duration = Duration::from_secs(90);
 
@@ -30,6 +33,39 @@ pub fn find() -> Option<PathBuf> {
     };
     peers::find("qemu-system-x86_64")?;
     Some(folder.into())
+}
+
+/// A machine with `kernel` out of `folder` and this file system, its network card on `netdev`, a network
+/// called `net`. Its first serial line is standard input and output.
+///
+/// # Errors
+///
+/// If there is no such kernel or file system.
+pub fn machine(folder: &Path, kernel: &str, initrd: &Path, netdev: &str) -> Outcome<Command> {
+    let vmlinuz = folder.join(format!("vmlinuz-{kernel}"));
+    for file in [&vmlinuz, initrd] {
+        if !file.is_file() {
+            return Err(format!("{} is not there", file.display()));
+        }
+    }
+    let mut qemu = Command::new("qemu-system-x86_64");
+    qemu.args(["-M", "pc,accel=tcg", "-cpu", "max", "-m", "384"])
+        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-display", "none"])
+        .arg("-kernel")
+        .arg(vmlinuz)
+        .arg("-initrd")
+        .arg(initrd)
+        .args([
+            "-append",
+            "console=ttyS1 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
+             audit=0",
+        ])
+        .args(["-netdev", netdev])
+        .args(["-device", "virtio-net-pci,netdev=net,mac=52:54:00:66:00:01"])
+        .args(["-chardev", "stdio,id=agent,signal=off"])
+        .args(["-serial", "chardev:agent", "-serial", "null"]);
+    Ok(qemu)
 }
 
 /// A guest that is up, with the agent waiting for commands. It is ended when it is dropped.
@@ -102,12 +138,6 @@ impl Guest {
     ///
     /// If it does not start, or is not ready in time.
     pub fn start(folder: &Path, kernel: &str) -> Outcome<Guest> {
-        let image = |name: &str| folder.join(format!("{name}-{kernel}"));
-        for file in [image("vmlinuz"), image("initrd")] {
-            if !file.is_file() {
-                return Err(format!("{} is not there", file.display()));
-            }
-        }
         let ports = free_ports()?;
         let end =
             |name: &str, port| format!("{name}.type=inet,{name}.host=127.0.0.1,{name}.port={port}");
@@ -117,23 +147,8 @@ impl Guest {
             end("local", theirs),
             end("remote", ours)
         );
-        let mut qemu = Command::new("qemu-system-x86_64")
-            .args(["-M", "pc,accel=tcg", "-cpu", "max", "-m", "384"])
-            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-            .args(["-display", "none"])
-            .arg("-kernel")
-            .arg(image("vmlinuz"))
-            .arg("-initrd")
-            .arg(image("initrd"))
-            .args([
-                "-append",
-                "console=ttyS1 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on tsc=reliable \
-                 audit=0",
-            ])
-            .args(["-netdev", &netdev])
-            .args(["-device", "virtio-net-pci,netdev=net,mac=52:54:00:66:00:01"])
-            .args(["-chardev", "stdio,id=agent,signal=off"])
-            .args(["-serial", "chardev:agent", "-serial", "null"])
+        let initrd = folder.join(format!("initrd-{kernel}"));
+        let mut qemu = machine(folder, kernel, &initrd, &netdev)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

@@ -26,12 +26,10 @@ mod linux {
     use super::{cases, faults, refusals};
     use libtest_mimic::Arguments;
     use softroce::inspect::{Options, Severity, inspect};
-    use softroce_tests::interop::{Outcome, Side, World, guest};
+    use softroce_tests::interop::guest::{self, KERNELS};
+    use softroce_tests::interop::{Outcome, Side, World};
     use std::process::ExitCode;
     use std::time::Instant;
-
-    /// Debian's kernels that the guests have.
-    const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
     /// An exchange between a requester and the other side.
     pub(super) type Play = fn(&mut World, Side) -> Outcome;
