@@ -305,8 +305,8 @@ impl provider::QueuePair for QueuePair {
         let keys = names_objects.then(|| self.context.keys());
         fill(request.work, keys.as_deref(), &mut send)?;
         if let Some(to) = request.to {
-            let addresses = keys.iter().flat_map(|k| &k.addresses);
-            let Some(Some(ah)) = addresses.copied().nth(to.address.0 as usize) else {
+            let addresses = keys.as_deref().map_or(&[][..], |k| &k.addresses);
+            let Some(&Some(ah)) = addresses.get(to.address.0 as usize) else {
                 return Err(PostError::Destination);
             };
             send.wr = wr {
