@@ -19,6 +19,7 @@ pub mod cm;
 pub mod fabric;
 pub mod faults;
 pub mod memory;
+pub mod places;
 pub mod port;
 pub mod random;
 pub mod rate;

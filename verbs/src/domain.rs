@@ -44,7 +44,9 @@ impl ProtectionDomain {
         &self.0.context
     }
 
-    /// Registers memory, which program and card share from here on.
+    /// Registers memory, which program and card share from here on. Memory that the program has by other means
+    /// becomes a buffer by [`Buffer::from_raw_parts`], which is unsafe. On software cards a region's address is not
+    /// its memory's: [`MemoryRegion::addr`] says it.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ use super::qp::attributes::QpType;
 use super::qp::{Desk, Path, Qp, State};
 use super::recent::Recent;
 use crate::memory::Memory;
+use crate::places::Places;
 use crate::random::Stream;
 use crate::time::Time;
 use crate::wire::{
@@ -65,11 +66,11 @@ impl Card {
                 data_ecn: config.data_ecn(),
                 config,
                 memory: Memory::new(random),
-                cqs: Vec::new(),
+                cqs: Places::default(),
                 events: VecDeque::new(),
                 failures: FailureLog::default(),
-                srqs: Vec::new(),
-                addresses: Vec::new(),
+                srqs: Places::default(),
+                addresses: Places::default(),
                 notifications: VecDeque::new(),
                 armed: 0,
                 completed: 0,

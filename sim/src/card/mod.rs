@@ -105,8 +105,6 @@ pub(crate) struct Cq {
     pub(crate) users: u32,
     /// The one that does is queue pair 1.
     pub(crate) special: bool,
-    /// Nobody uses it any more; its name is not given out again.
-    pub(crate) destroyed: bool,
 }
 
 impl Cq {

@@ -264,6 +264,12 @@ pub enum ModifyError {
     /// No queue pair has that number.
     #[error("queue pair {0} does not exist on this card")]
     UnknownQueuePair(QpNumber),
+    /// No address handle is left.
+    #[error("{limit} address handles exist, the most there can be")]
+    NoAddressHandle {
+        /// How many there can be.
+        limit: u32,
+    },
     /// There is no such change of state.
     #[error("a queue pair does not go from {from} to {to}")]
     NoTransition {

@@ -223,10 +223,10 @@ impl Qp {
         }
         // An address handle must be of the queue pair's protection domain (C10-10).
         if let Some(to) = entry.to {
-            match desk.addresses.get(to.address.0 as usize) {
-                Some(Some((owner, _))) if *owner == pd => {}
+            match desk.addresses.get(to.address.0) {
+                Some((owner, _)) if *owner == pd => {}
                 known => {
-                    let gone = known.is_none_or(Option::is_none);
+                    let gone = known.is_none();
                     let handle = to.address;
                     return Err(Cause::AddressHandle { handle, gone });
                 }

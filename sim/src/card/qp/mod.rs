@@ -41,6 +41,7 @@ use super::work::{
 };
 use super::{AsyncEvent, Cq};
 use crate::memory::{Access, Memory, Pd};
+use crate::places::Places;
 use crate::time::Time;
 use crate::wire::{Ecn, Gid, Immediate, Psn, QpNumber, RouteId};
 use attributes::{Mtu, QpInit, QpType};
@@ -115,12 +116,12 @@ pub(crate) struct Desk {
     /// ECN field of requests and READ responses.
     pub(crate) data_ecn: Ecn,
     pub(crate) memory: Memory,
-    pub(crate) cqs: Vec<Cq>,
+    pub(crate) cqs: Places<Cq>,
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) failures: FailureLog,
-    pub(crate) srqs: Vec<Srq>,
-    /// By address handle; a destroyed one leaves its place empty.
-    pub(crate) addresses: Vec<Option<(Pd, Path)>>,
+    pub(crate) srqs: Places<Srq>,
+    /// By address handle.
+    pub(crate) addresses: Places<(Pd, Path)>,
     /// Completion queues that were armed and have a completion now.
     pub(crate) notifications: VecDeque<CqId>,
     /// How many completion queues are armed.
@@ -367,7 +368,9 @@ impl Qp {
             );
         }
         desk.completed += 1;
-        let queue = &mut desk.cqs[cq.0 as usize];
+        let Some(queue) = desk.cqs.get_mut(cq.0) else {
+            return; // Not so: it cannot be destroyed while a queue pair uses it.
+        };
         if queue.push(c) {
             if queue.notifies(solicited || c.status != Status::Success) {
                 desk.armed -= 1;
@@ -393,10 +396,8 @@ impl Qp {
             QpType::Rc | QpType::Uc => self.path,
             QpType::Ud => {
                 let entry = self.requester.next_entry()?;
-                let known = entry
-                    .to
-                    .and_then(|to| desk.addresses.get(to.address.0 as usize));
-                known.copied().flatten().map(|(_, path)| path)
+                let known = desk.addresses.get(entry.to?.address.0);
+                known.map(|&(_, path)| path)
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::card::AsyncEvent;
 use crate::card::program::WorkReader;
 use crate::card::work::{RecvEntry, Sge, SrqId};
 use crate::memory::Pd;
+use crate::places::Places;
 use std::collections::VecDeque;
 
 /// The card's side of a shared receive queue.
@@ -13,6 +14,8 @@ pub(crate) struct Srq {
     pub(crate) pd: Pd,
     /// When fewer requests wait than this, the program is told, once. Zero: it is not.
     pub(crate) limit: u32,
+    /// Queue pairs that take from it.
+    pub(crate) users: u32,
 }
 
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl Receives {
     #[inline]
     pub(super) fn take(
         &mut self,
-        srqs: &mut [Srq],
+        srqs: &mut Places<Srq>,
         events: &mut VecDeque<AsyncEvent>,
     ) -> Option<Taken> {
         if self.taken.is_some() {
@@ -83,7 +86,7 @@ impl Receives {
         let entry = match &mut self.source {
             Source::Own(queue) => pull(queue, &mut self.elements)?,
             Source::Shared(id) => {
-                let srq = srqs.get_mut(id.0 as usize)?;
+                let srq = srqs.get_mut(id.0)?;
                 let entry = pull(&mut srq.queue, &mut self.elements)?;
                 let waiting = srq.queue.entries.tail() - srq.queue.entries.head();
                 if waiting < u64::from(srq.limit) {

@@ -153,9 +153,8 @@ impl Qp {
         });
         failure.status = Some(cause.status());
         if let Some(to) = entry.to {
-            let known = desk.addresses.get(to.address.0 as usize);
-            let path = known.copied().flatten().map(|(_, path)| path);
-            failure.peer = path.map(|path| (path.peer, to.qp));
+            let known = desk.addresses.get(to.address.0);
+            failure.peer = known.map(|(_, path)| (path.peer, to.qp));
         }
         if psns.is_some() && self.trouble.una == self.requester.una {
             let (from, counters) = &self.trouble.before;

@@ -15,6 +15,7 @@ use crate::{
 };
 use softroce_sim::card::{self, Card};
 use softroce_sim::memory::{MemoryRegion, Pd};
+use softroce_sim::places::MAX_PLACES;
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Encapsulation, MacAddr};
 use std::collections::BTreeMap;
@@ -182,15 +183,15 @@ impl<S: Seat> Provider for CardProvider<S> {
             max_qp: card::MAX_QP,
             max_qp_wr: card::MAX_WR,
             max_sge: card::MAX_SGE,
-            max_cq: 1 << 20,
+            max_cq: MAX_PLACES,
             max_cqe: card::MAX_CQE,
             max_mr: 1 << 23,
             max_pd: 1 << 20,
             max_qp_rd_atom: 255,
             max_qp_init_rd_atom: 255,
             max_mw: 1 << 23,
-            max_ah: 1 << 20,
-            max_srq: 1 << 20,
+            max_ah: MAX_PLACES,
+            max_srq: MAX_PLACES,
             max_srq_wr: card::MAX_WR,
             max_srq_sge: card::MAX_SGE,
             max_mcast_grp: 1 << 13,
@@ -346,8 +347,10 @@ impl<S: Seat> Provider for CardProvider<S> {
             .with(|card, _| card.set_srq_limit(srq, limit))??)
     }
 
-    fn destroy_srq(&self, _srq: Handle) {
-        // Its ring goes with its writer; the card keeps an empty place.
+    fn destroy_srq(&self, srq: Handle) {
+        let srq = card::SrqId(number(srq));
+        // The owner sees to it that no queue pair uses it.
+        let _ = self.common.with(|card, _| card.destroy_srq(srq));
     }
 
     fn create_qp(&self, spec: &QpSpec) -> Result<(Handle, Box<dyn super::QueuePair>)> {

@@ -21,12 +21,13 @@ use crate::error::{Error, Result};
 use crate::event::{AsyncEvent, CqId, SrqId};
 use crate::exchange::{Role, TcpExchange};
 use crate::{
-    Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, QpAttributes, QpNumber,
-    RemoteKey, WindowType,
+    Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, ModifyError, QpAttributes,
+    QpNumber, RemoteKey, WindowType,
 };
 use abi::*;
 use library::{Verbs, check, check_pointer, last_error};
 use softroce_sim::memory::MemoryRegion;
+use softroce_sim::places::{MAX_PLACES, Places};
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::os::fd::BorrowedFd;
@@ -68,7 +69,7 @@ struct Keys {
     regions: BTreeMap<u32, *mut ibv_mr>,
     /// By the upper 24 bits of their keys.
     windows: BTreeMap<u32, *mut ibv_mw>,
-    addresses: Vec<Option<*mut ibv_ah>>,
+    addresses: Places<*mut ibv_ah>,
 }
 
 impl IbvContext {
@@ -324,14 +325,18 @@ impl Provider for IbvProvider {
         // SAFETY: the protection domain is one of this device's.
         let ah = unsafe { (self.context.verbs.ibv_create_ah)(pd as *mut ibv_pd, &raw mut attr) };
         let ah = check_pointer(&format!("ibv_create_ah to {}", address.dgid), ah)?;
-        let mut keys = self.context.keys();
-        keys.addresses.push(Some(ah));
-        Ok(crate::AddressId(keys.addresses.len() as u32 - 1))
+        let place = self.context.keys().addresses.insert(ah);
+        let Some(number) = place else {
+            // SAFETY: it is an address handle, and given up with this.
+            unsafe { (self.context.verbs.ibv_destroy_ah)(ah) };
+            return Err(ModifyError::NoAddressHandle { limit: MAX_PLACES }.into());
+        };
+        Ok(AddressId(number))
     }
 
     fn destroy_ah(&self, ah: AddressId) {
-        let mut keys = self.context.keys();
-        if let Some(ah) = keys.addresses.get_mut(ah.0 as usize).and_then(Option::take) {
+        let known = self.context.keys().addresses.remove(ah.0);
+        if let Some(ah) = known {
             // SAFETY: it is an address handle, and given up with this.
             unsafe { (self.context.verbs.ibv_destroy_ah)(ah) };
         }

@@ -305,8 +305,8 @@ impl provider::QueuePair for QueuePair {
         let keys = names_objects.then(|| self.context.keys());
         fill(request.work, keys.as_deref(), &mut send)?;
         if let Some(to) = request.to {
-            let addresses = keys.as_deref().map_or(&[][..], |k| &k.addresses);
-            let Some(&Some(ah)) = addresses.get(to.address.0 as usize) else {
+            let known = keys.as_deref().map(|k| k.addresses.get(to.address.0));
+            let Some(Some(&ah)) = known else {
                 return Err(PostError::Destination);
             };
             send.wr = wr {

@@ -1,17 +1,20 @@
 //! Making and changing what a card has: completion queues, queue pairs, regions.
 
-use super::program::{
-    CHUNK, CompletionQueue, QueuePair, SharedReceiveQueue, SharedState, work_queue,
-};
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use super::program::{CHUNK, QueuePair, SharedState, work_queue};
 use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
-use super::qp::{Path, Qp, Srq, State};
+use super::qp::{Path, Qp, State};
 use super::queue::ring;
 use super::work::{AddressHandle, CqId, MAX_INLINE, SrqId};
-use super::{AsyncEvent, Card, Cq, Notify};
+use super::{AsyncEvent, Card};
 use crate::memory::{
     Access, Binding, LocalKey, MemoryRegion, Pd, RegisterError, Reregistration, Storage,
     WindowError, WindowType,
 };
+use crate::places::MAX_PLACES;
 use crate::time::Time;
 use crate::wire::mad::GSI_QKEY;
 use crate::wire::{Gid, QpNumber, RemoteKey, Route, source_port};
@@ -52,9 +55,14 @@ pub enum CreateError {
     /// The completion queue serves queue pairs of the other kind.
     #[error("completion queue {0:?} cannot serve queue pair 1 and ordinary queue pairs")]
     MixedCq(CqId),
-    /// No queue pair is left.
-    #[error("{MAX_QP} queue pairs exist, the most there can be")]
-    Full,
+    /// There are as many as there can be.
+    #[error("{limit} {what} exist, the most there can be")]
+    Full {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        limit: u32,
+    },
     /// The queue pair does not exist.
     #[error("queue pair {0} does not exist on this card")]
     UnknownQueuePair(QpNumber),
@@ -94,6 +102,12 @@ pub enum CreateError {
         /// The group.
         group: Gid,
     },
+}
+
+impl CreateError {
+    fn full(what: &'static str, limit: u32) -> CreateError {
+        CreateError::Full { what, limit }
+    }
 }
 
 fn within(what: &'static str, value: u32, least: u32, limit: u32) -> Result<(), CreateError> {
@@ -162,111 +176,6 @@ impl Card {
         self.desk.memory.bind_type1(rkey, binding, pd, number)
     }
 
-    /// A completion queue for `entries` completions.
-    pub fn create_cq(&mut self, entries: u32) -> Result<CompletionQueue, CreateError> {
-        within("cqe", entries, 1, MAX_CQE)?;
-        let (writer, reader) = ring(entries);
-        let id = CqId(self.desk.cqs.len() as u32);
-        self.desk.cqs.push(Cq {
-            ring: writer,
-            overrun: false,
-            armed: None,
-            users: 0,
-            special: false,
-            destroyed: false,
-        });
-        Ok(CompletionQueue { id, ring: reader })
-    }
-
-    /// Makes a completion queue hold `entries` completions; those in it stay (`ibv_resize_cq`).
-    pub fn resize_cq(&mut self, cq: &mut CompletionQueue, entries: u32) -> Result<(), CreateError> {
-        within("cqe", entries, 1, MAX_CQE)?;
-        let queue = self.cq(cq.id)?;
-        let waiting = (cq.ring.tail() - cq.ring.head()) as u32;
-        within("cqe", entries, waiting.max(1), MAX_CQE)?;
-        let (mut writer, reader) = ring(entries);
-        while let Some(c) = cq.ring.pop() {
-            // Fits: the new ring holds at least as many as wait.
-            let _ = writer.push(c);
-        }
-        (queue.ring, cq.ring) = (writer, reader);
-        Ok(())
-    }
-
-    fn cq(&mut self, id: CqId) -> Result<&mut Cq, CreateError> {
-        let queue = self.desk.cqs.get_mut(id.0 as usize);
-        let queue = queue.filter(|q| !q.destroyed);
-        queue.ok_or(CreateError::UnknownCq(id))
-    }
-
-    /// Asks for a notification, once (`ibv_req_notify_cq`). One that is armed for any completion stays so.
-    pub fn request_notify(&mut self, cq: CqId, which: Notify) -> Result<(), CreateError> {
-        let queue = self.cq(cq)?;
-        let before = queue.armed;
-        if before != Some(Notify::Next) {
-            queue.armed = Some(which);
-        }
-        self.desk.armed += u32::from(before.is_none());
-        Ok(())
-    }
-
-    /// Completions so far: it has moved if a program has something to poll.
-    #[inline]
-    pub fn completed(&self) -> u64 {
-        self.desk.completed
-    }
-
-    /// Completion queues that are armed: their programs are, or will be, asleep.
-    #[inline]
-    pub fn armed(&self) -> u32 {
-        self.desk.armed
-    }
-
-    /// A completion queue that was armed and has a completion now.
-    pub fn next_notification(&mut self) -> Option<CqId> {
-        self.desk.notifications.pop_front()
-    }
-
-    /// True if there is a notification or an event that nobody took.
-    pub fn has_news(&self) -> bool {
-        !self.desk.notifications.is_empty() || !self.desk.events.is_empty()
-    }
-
-    /// A shared receive queue for `max_wr` requests of `max_sge` elements.
-    pub fn create_srq(
-        &mut self,
-        pd: Pd,
-        max_wr: u32,
-        max_sge: u32,
-    ) -> Result<SharedReceiveQueue, CreateError> {
-        within("max_wr", max_wr, 1, MAX_WR)?;
-        within("max_sge", max_sge, 1, MAX_SGE)?;
-        if !self.desk.memory.has_pd(pd) {
-            return Err(CreateError::UnknownPd(pd));
-        }
-        let (writer, queue) = work_queue(max_wr, max_sge);
-        let id = SrqId(self.desk.srqs.len() as u32);
-        self.desk.srqs.push(Srq {
-            queue,
-            pd,
-            limit: 0,
-        });
-        Ok(SharedReceiveQueue { id, queue: writer })
-    }
-
-    /// Sets the number of waiting requests below which the program is told, once; zero for never
-    /// (`ibv_modify_srq`).
-    pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), CreateError> {
-        let queue = self
-            .desk
-            .srqs
-            .get_mut(srq.0 as usize)
-            .ok_or(CreateError::UnknownSrq(srq))?;
-        within("srq_limit", limit, 0, queue.queue.entries.capacity())?;
-        queue.limit = limit;
-        Ok(())
-    }
-
     /// An address handle for datagrams.
     pub fn create_ah(
         &mut self,
@@ -276,30 +185,27 @@ impl Card {
         address.check()?;
         let none = QpNumber::default();
         let path = Self::path(&self.desk.config, &self.routes, none, none, address)?;
-        self.desk.addresses.push(Some((pd, path)));
-        Ok(AddressHandle(self.desk.addresses.len() as u32 - 1))
+        let place = self.desk.addresses.insert((pd, path));
+        place
+            .map(AddressHandle)
+            .ok_or(ModifyError::NoAddressHandle { limit: MAX_PLACES })
     }
 
     /// Destroys an address handle. Datagrams posted with it that are not on their way fail.
     pub fn destroy_ah(&mut self, handle: AddressHandle) -> Result<(), CreateError> {
-        let place = self.desk.addresses.get_mut(handle.0 as usize);
-        place
-            .and_then(Option::take)
-            .map(drop)
-            .ok_or(CreateError::UnknownAddress(handle))
+        let known = self.desk.addresses.remove(handle.0);
+        known.map(drop).ok_or(CreateError::UnknownAddress(handle))
     }
 
     /// A queue pair in RESET (C10-20).
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QueuePair, CreateError> {
         self.check_qp(init, false)?;
-        if self.qps.len() > MAX_QP as usize && self.freed.is_empty() {
-            return Err(CreateError::Full);
-        }
         let index = if self.qps.len() <= MAX_QP as usize {
             self.qps.push(None);
             self.qps.len() - 1
         } else {
-            self.freed.pop_front().ok_or(CreateError::Full)? as usize
+            let freed = self.freed.pop_front();
+            freed.ok_or(CreateError::full("queue pairs", MAX_QP))? as usize
         };
         // Place 0 is that of queue pair 1.
         let number = QpNumber::new(self.first_qp + index as u32 - 1);
@@ -338,7 +244,7 @@ impl Card {
         }
         match init.srq {
             None => Ok(()),
-            Some(srq) => match self.desk.srqs.get(srq.0 as usize) {
+            Some(srq) => match self.desk.srqs.get(srq.0) {
                 Some(queue) if queue.pd == init.pd => Ok(()),
                 _ => Err(CreateError::UnknownSrq(srq)),
             },
@@ -362,9 +268,13 @@ impl Card {
         qp.limiter = self.desk.config.limiter();
         self.qps[index] = Some(qp);
         for cq in [init.send_cq, init.recv_cq] {
-            let queue = &mut self.desk.cqs[cq.0 as usize];
+            if let Ok(queue) = self.cq(cq) {
+                queue.users += 1;
+                queue.special = number == QpNumber::GSI;
+            }
+        }
+        if let Some(Ok(queue)) = init.srq.map(|srq| self.srq(srq)) {
             queue.users += 1;
-            queue.special = number == QpNumber::GSI;
         }
         QueuePair {
             number,
@@ -400,33 +310,14 @@ impl Card {
             self.freed.push_back(index as u32);
         }
         for cq in [qp.init.send_cq, qp.init.recv_cq] {
-            self.desk.cqs[cq.0 as usize].users -= 1;
+            if let Ok(queue) = self.cq(cq) {
+                queue.users -= 1;
+            }
+        }
+        if let Some(Ok(queue)) = qp.init.srq.map(|srq| self.srq(srq)) {
+            queue.users -= 1;
         }
         Ok(())
-    }
-
-    /// Destroys a completion queue that no queue pair uses (C11-17).
-    pub fn destroy_cq(
-        &mut self,
-        cq: CompletionQueue,
-    ) -> Result<(), (CreateError, CompletionQueue)> {
-        match self.cq(cq.id) {
-            Err(error) => Err((error, cq)),
-            Ok(queue) if queue.users == 0 => {
-                queue.destroyed = true;
-                let was_armed = queue.armed.take().is_some();
-                self.desk.armed -= u32::from(was_armed);
-                self.desk.notifications.retain(|&id| id != cq.id);
-                Ok(())
-            }
-            Ok(&mut Cq { users, .. }) => Err((
-                CreateError::InUse {
-                    what: "the completion queue",
-                    users,
-                },
-                cq,
-            )),
-        }
     }
 
     pub(super) fn qp(&self, number: QpNumber) -> Option<&Qp> {
@@ -567,39 +458,5 @@ impl Card {
             priority: address.sl,
             response_priority: config.ack_priority.map_or(address.sl, |p| p.min(7)),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::card::CardConfig;
-    use crate::wire::{MacAddr, RouteTable};
-    use std::net::Ipv4Addr;
-
-    #[test]
-    fn numbers_come_back_after_all_others() {
-        let gid = Ipv4Addr::new(10, 0, 0, 1).into();
-        let mut card = Card::new(
-            CardConfig::new("a", gid, MacAddr::default()),
-            1,
-            RouteTable::new(),
-        );
-        let (pd, cq) = (card.alloc_pd(), card.create_cq(1).unwrap());
-        let init = QpInit::new(QpType::Rc, pd, cq.id(), 1);
-        let first = card.create_qp(&init).unwrap().number();
-        card.destroy_qp(first).unwrap();
-        for i in 1..MAX_QP {
-            let number = card.create_qp(&init).unwrap().number();
-            assert_eq!(number.get(), first.get() + i);
-            if i > 4 {
-                card.destroy_qp(number).unwrap();
-            }
-        }
-        assert_eq!(card.create_qp(&init).unwrap().number(), first);
-        assert_eq!(
-            card.create_qp(&init).unwrap().number().get(),
-            first.get() + 5
-        );
     }
 }
