@@ -1,7 +1,7 @@
 //! Which way a switch sends a packet.
 
 use super::outage::Detour;
-use super::routing::Flow;
+use super::routing::{Flow, Paths};
 use crate::random::Stream;
 use std::collections::BTreeMap;
 
@@ -30,16 +30,53 @@ struct PortSet {
 /// What [`PortSet::first`] is if it has no ports because the switch floods.
 const FLOOD: u32 = 1;
 
+impl PortSet {
+    const NONE: PortSet = PortSet { first: 0, len: 0 };
+
+    const fn only(port: u32) -> PortSet {
+        PortSet {
+            first: port,
+            len: 1,
+        }
+    }
+
+    /// Several, which are added to `ports`.
+    fn keep(way: &[u32], ports: &mut Vec<u32>) -> PortSet {
+        let first = ports.len() as u32;
+        ports.extend_from_slice(way);
+        PortSet {
+            first,
+            len: way.len() as u32,
+        }
+    }
+}
+
+fn detour_set(detour: &Detour, all: &mut Vec<u32>) -> PortSet {
+    match detour {
+        Detour::Flood => PortSet {
+            len: 0,
+            first: FLOOD,
+        },
+        Detour::Ports(ports) => match ports[..] {
+            [] => PortSet::NONE,
+            [only] => PortSet::only(only.0),
+            _ => {
+                let ports: Vec<u32> = ports.iter().map(|c| c.0).collect();
+                PortSet::keep(&ports, all)
+            }
+        },
+    }
+}
+
 impl Forwarding {
-    /// `ways[s][h]` are the channels on a shortest path from switch `s`, called `names[s]`, to host `h`.
+    /// The ways of switches with these names, over the shortest paths.
     pub(super) fn new<'a>(
-        hosts: usize,
-        ways: &[Vec<Vec<u32>>],
+        paths: &Paths,
         names: impl Iterator<Item = &'a str>,
         seed: u64,
     ) -> Forwarding {
         let mut forwarding = Forwarding {
-            columns: hosts + 1,
+            columns: paths.last().len() + 1,
             sets: Vec::new(),
             ports: Vec::new(),
             salts: names
@@ -47,49 +84,53 @@ impl Forwarding {
                 .collect(),
             detours: BTreeMap::new(),
         };
-        forwarding.rebuild(ways);
+        forwarding.rebuild(paths);
         forwarding
     }
 
     /// Takes other shortest paths; what is set to go another way still does.
-    pub(super) fn rebuild(&mut self, ways: &[Vec<Vec<u32>>]) {
+    pub(super) fn rebuild(&mut self, paths: &Paths) {
+        let (columns, switches) = (self.columns, self.salts.len());
         self.ports.clear();
+        self.sets.clear();
+        self.sets.resize(columns * switches, PortSet::NONE);
         let mut known = BTreeMap::new();
-        let nobody = Vec::new();
-        let Forwarding {
-            ports,
-            detours,
-            columns,
-            ..
-        } = self;
-        self.sets = ways
-            .iter()
-            .flat_map(|ways| ways.iter().chain([&nobody]))
-            .enumerate()
-            .map(|(i, way)| {
-                let way = match detours.get(&((i / *columns) as u32, (i % *columns) as u32)) {
-                    None => way.clone(),
-                    Some(Detour::Flood) => {
-                        return PortSet {
-                            len: 0,
-                            first: FLOOD,
-                        };
-                    }
-                    Some(Detour::Ports(ports)) => ports.iter().map(|c| c.0).collect(),
-                };
-                PortSet {
-                    len: way.len() as u32,
-                    first: match way[..] {
-                        [] => 0,
-                        [only] => only,
-                        _ => *known.entry(way).or_insert_with_key(|way| {
-                            ports.extend_from_slice(way);
-                            (ports.len() - way.len()) as u32
-                        }),
-                    },
-                }
-            })
+        let mut rows: BTreeMap<u32, Vec<PortSet>> = BTreeMap::new();
+        for (last, ways) in paths.to_switches() {
+            let row = ways.iter().map(|way| match way[..] {
+                [] => PortSet::NONE,
+                [only] => PortSet::only(only),
+                _ => *known
+                    .entry(way)
+                    .or_insert_with_key(|way| PortSet::keep(way, &mut self.ports)),
+            });
+            rows.insert(last, row.collect());
+        }
+        // Each host has the ways of the switch it is on, which itself has one.
+        let last = paths.last().iter();
+        let columns_of: Vec<_> = last
+            .map(|last| last.and_then(|(switch, down)| Some((rows.get(&switch)?, switch, down))))
             .collect();
+        for (switch, row) in self.sets.chunks_exact_mut(columns).enumerate() {
+            for (set, column) in row.iter_mut().zip(&columns_of) {
+                *set = match *column {
+                    None => PortSet::NONE,
+                    Some((_, last, down)) if last as usize == switch => PortSet::only(down),
+                    Some((ways, ..)) => ways[switch],
+                };
+            }
+        }
+        for (&(switch, host), detour) in &self.detours {
+            let set = detour_set(detour, &mut self.ports);
+            self.sets[switch as usize * columns + host as usize] = set;
+        }
+    }
+
+    /// Has a switch send packets to a host another way than the shortest.
+    pub(super) fn set_detour(&mut self, switch: u32, host: u32, detour: Detour) {
+        let set = detour_set(&detour, &mut self.ports);
+        self.sets[switch as usize * self.columns + host as usize] = set;
+        self.detours.insert((switch, host), detour);
     }
 
     /// True if a switch, which has no way for a flow, sends it everywhere.

@@ -122,7 +122,6 @@ impl<H: Host, O: Observer> Network<H, O> {
             idle: (0, Time::ZERO),
             channels,
             forwarding: Forwarding::new(
-                topology.hosts().len(),
                 &shortest_paths(topology, |_| true),
                 topology.switches().iter().map(|s| s.name.as_str()),
                 config.seed,

@@ -72,10 +72,13 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         let key = (index as u32, host.0);
         match detour {
-            Some(detour) => self.forwarding.detours.insert(key, detour),
-            None => self.forwarding.detours.remove(&key),
-        };
-        self.reroute();
+            Some(detour) => self.forwarding.set_detour(key.0, key.1, detour),
+            None => {
+                if self.forwarding.detours.remove(&key).is_some() {
+                    self.reroute();
+                }
+            }
+        }
         Ok(())
     }
 
@@ -86,8 +89,8 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// Routes take note of which links are up.
     pub(super) fn reroute(&mut self) {
-        let ways = shortest_paths(self.topology(), |c| !self.channels[c.index()].down);
-        self.forwarding.rebuild(&ways);
+        let paths = shortest_paths(self.topology(), |c| !self.channels[c.index()].down);
+        self.forwarding.rebuild(&paths);
     }
 
     /// A link goes down or comes up; false if it already is.

@@ -3,15 +3,21 @@
 use super::link::{ChannelId, Direction, End};
 use super::topology::Topology;
 use crate::wire::{Gid, Route, RouteTable};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-/// For each switch and host, the channels on a shortest path from the one to the other, in the order
-/// of their ids, over those that are `up`. A path never leads through a host.
-pub(super) fn shortest_paths(
-    topology: &Topology,
-    up: impl Fn(ChannelId) -> bool,
-) -> Vec<Vec<Vec<u32>>> {
-    let (hosts, switches) = (topology.hosts().len(), topology.switches().len());
+/// The shortest paths from every switch to every host. Hosts on the same switch share all of them but the last link.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    /// By host: the switch it is on, and the channel from there; nothing if it is on none, or its link is down.
+    last: Vec<Option<(u32, u32)>>,
+    /// By switch with a host, and switch from which: the channels on a shortest path to the first one.
+    ways: BTreeMap<u32, Vec<Vec<u32>>>,
+}
+
+/// Finds the shortest paths over those channels that are `up`, each with its channels in the order of their ids. A
+/// path never leads through a host.
+pub(super) fn shortest_paths(topology: &Topology, up: impl Fn(ChannelId) -> bool) -> Paths {
+    let switches = topology.switches().len();
     let channels = || {
         (0..topology.links().len()).flat_map(|link| {
             [Direction::Forward, Direction::Backward].map(|d| ChannelId::new(link, d))
@@ -26,34 +32,66 @@ pub(super) fn shortest_paths(
             into[to as usize].push((from as usize, channel));
         }
     }
-    let mut ways = vec![vec![Vec::new(); hosts]; switches];
-    for (h, host) in topology.hosts().iter().enumerate() {
-        let Some(downlink) = host.uplink().map(ChannelId::reverse).filter(|&c| up(c)) else {
-            continue;
-        };
-        let End::Switch(last) = topology.ends(downlink).0 else {
-            continue;
-        };
-        let mut distance = vec![u32::MAX; switches];
-        distance[last as usize] = 0;
-        ways[last as usize][h].push(downlink.0);
-        let mut queue = VecDeque::from([last as usize]);
-        while let Some(to) = queue.pop_front() {
-            for &(from, channel) in &into[to] {
-                if distance[from] == u32::MAX {
-                    distance[from] = distance[to] + 1;
-                    queue.push_back(from);
-                }
-                if distance[from] == distance[to] + 1 {
-                    ways[from][h].push(channel.0);
-                }
+    let hosts = topology.hosts().iter();
+    let last = hosts.map(|host| {
+        let downlink = host.uplink().map(ChannelId::reverse).filter(|&c| up(c))?;
+        match topology.ends(downlink).0 {
+            End::Switch(switch) => Some((switch, downlink.0)),
+            End::Host(_) => None,
+        }
+    });
+    let last: Vec<Option<(u32, u32)>> = last.collect();
+    let mut ways = BTreeMap::new();
+    for &(last, _) in last.iter().flatten() {
+        ways.entry(last)
+            .or_insert_with(|| to_switch(&into, last as usize));
+    }
+    Paths { last, ways }
+}
+
+/// By switch: the channels on a shortest path to `last`.
+fn to_switch(into: &[Vec<(usize, ChannelId)>], last: usize) -> Vec<Vec<u32>> {
+    let mut ways = vec![Vec::new(); into.len()];
+    let mut distance = vec![u32::MAX; into.len()];
+    distance[last] = 0;
+    let mut queue = VecDeque::from([last]);
+    while let Some(to) = queue.pop_front() {
+        for &(from, channel) in &into[to] {
+            if distance[from] == u32::MAX {
+                distance[from] = distance[to] + 1;
+                queue.push_back(from);
+            }
+            if distance[from] == distance[to] + 1 {
+                ways[from].push(channel.0);
             }
         }
-        for way in &mut ways {
-            way[h].sort_unstable();
-        }
+    }
+    for way in &mut ways {
+        way.sort_unstable();
     }
     ways
+}
+
+impl Paths {
+    /// By host: the switch it is on, and the channel from there.
+    pub(super) fn last(&self) -> &[Option<(u32, u32)>] {
+        &self.last
+    }
+
+    /// The switches that hosts are on, each with the channels that lead there from every switch.
+    pub(super) fn to_switches(&self) -> impl Iterator<Item = (u32, &[Vec<u32>])> {
+        self.ways.iter().map(|(&last, ways)| (last, &ways[..]))
+    }
+
+    /// The channels on a shortest path from a switch to a host.
+    #[cfg(test)]
+    fn way(&self, switch: usize, host: usize) -> &[u32] {
+        match &self.last[host] {
+            None => &[],
+            Some((last, down)) if *last as usize == switch => std::slice::from_ref(down),
+            Some((last, _)) => &self.ways[last][switch],
+        }
+    }
 }
 
 /// What a switch knows of a packet's flow.
@@ -170,7 +208,7 @@ mod tests {
             ("agg7", 15, 1),
             ("edge7", 15, 1),
         ] {
-            assert_eq!(ways[switch(at)][host].len(), n, "{at} to h{host}");
+            assert_eq!(ways.way(switch(at), host).len(), n, "{at} to h{host}");
         }
     }
 
@@ -179,6 +217,6 @@ mod tests {
         let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
         let mut t = Topology::star(1, link, SwitchSpec::default()).unwrap();
         t.add_switch("s1", SwitchSpec::default()).unwrap();
-        assert_eq!(shortest_paths(&t, |_| true)[1][0], []);
+        assert_eq!(shortest_paths(&t, |_| true).way(1, 0), []);
     }
 }
