@@ -14,6 +14,7 @@
 //! | [`inspect`] | captures from any card |
 //! | [`perf`] | bandwidth and latency between two verbs programs |
 //! | `pingpong` | a first conversation between two processes (Linux) |
+//! | `plain` | text that others wrote, fit for a terminal |
 //! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
 
@@ -28,6 +29,7 @@ mod path;
 pub mod perf;
 #[cfg(target_os = "linux")]
 pub mod pingpong;
+mod plain;
 pub mod report;
 pub mod run;
 pub mod units;

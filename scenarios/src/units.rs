@@ -434,6 +434,13 @@ impl Probability {
     pub fn get(self) -> f64 {
         self.0
     }
+
+    /// The same number as the thresholds of the simulator's random streams.
+    pub(crate) fn draw(self) -> softroce_sim::random::Probability {
+        use softroce_sim::random::Probability;
+        // It is from 0 to 1.
+        Probability::new(self.0).unwrap_or(Probability::ZERO)
+    }
 }
 
 impl FromStr for Probability {

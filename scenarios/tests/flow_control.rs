@@ -215,7 +215,7 @@ fn a_receiver_whose_pauses_nobody_obeys_loses_packets_and_is_warned_of() {
     ));
     assert_eq!(
         run["warnings"][0],
-        "host h0: switch s0 obeys none of its pauses, because the priorities are not lossless there"
+        "mine.toml:4: host h0: switch s0 obeys none of the receiver's pauses, because the priorities are not \"lossless\" there"
     );
 }
 
@@ -272,16 +272,17 @@ fn set_ups_that_cannot_do_what_they_say_are_warned_of() {
     };
     assert!(warnings(&incast("pfc-threshold = \"64KB\"")).is_empty());
     for (switch, expected) in [
-        // Two times two messages of 256 packets: 1 MiB and 100 bytes for each, 1150976.
+        // Two times two messages of 256 packets: 1 MiB and 86 bytes for each, 1136640.
         (
             "pfc-threshold = \"2MB\"",
-            "switch s0: all loads of lossless priorities together have at most 1124KiB outstanding, and a port is \
+            "switch s0: all loads of lossless priorities together have at most 1110KiB outstanding, and a port is \
              paused above 2MB: it never is",
         ),
         // Three ports of 10 KB leave 70 KB.
         (
             "buffer = \"100KB\"\npfc-threshold = \"80KB\"\nheadroom = \"10KB\"",
-            "switch s0: a port is paused above 80KB, but headroom and reserves leave a pool of 70KB for all of them",
+            "switch s0: a port is to be paused above 80KB, but headroom and reserves leave a pool of 70KB for all of them: none \
+             comes so far, and once the pool is full every port is paused",
         ),
         // 100 m of cable both ways, 394 quanta, two frames of at most 1024 + 64 + 22 + 20 bytes, and the pause.
         (
@@ -299,13 +300,16 @@ fn set_ups_that_cannot_do_what_they_say_are_warned_of() {
     let found = warnings(&other);
     assert_eq!(
         found,
-        ["switch s0: no load sends in a lossless priority, so that it never pauses anybody"]
+        [
+            "mine.toml:6: switch s0: no load sends in a lossless priority, so that it never pauses anybody: to this \
+             switch all are in priority 3"
+        ]
     );
     let two = "[topology]\nkind = \"dumbbell\"\nleft = 1\nright = 1\n[switch.s0]\nlossless = 3\npfc-threshold = 1000\n";
     let load = LOAD.replace("h1", "l0").replace("h0", "r0");
     let found = warnings(&format!("{two}{load}"));
     assert!(
-        found[0].starts_with("priority 3 is lossless at switch s0 but not at switch s1"),
+        found[0].contains("priority 3 is lossless at switch s0 but not at switch s1"),
         "{found:?}"
     );
     // The library has none, but where they are the point.
@@ -330,7 +334,7 @@ fn headroom_that_is_too_small_loses_packets_and_the_report_says_so_first() {
             .find(what)
             .unwrap_or_else(|| panic!("{what} in {shown}"))
     };
-    assert!(at("WARNING: switch s0: the headroom") < at("\nload "));
+    assert!(at("WARNING: mine.toml:8: switch s0: the headroom") < at("\nload "));
     assert!(at("LOSSLESS PRIORITIES LOST") < at("\nload "));
     assert!(shown.lines().all(|l| l.chars().count() <= 100), "{shown}");
     // More headroom than there is buffer is no warning but an error.
@@ -343,7 +347,10 @@ fn headroom_that_is_too_small_loses_packets_and_the_report_says_so_first() {
     assert_eq!(out.status.code(), Some(2));
     let err = String::from_utf8(out.stderr).unwrap();
     assert!(
-        err.contains("take 120000 bytes, the buffer has 100000"),
+        err.contains(
+            "mine.toml:7:10: buffer = \"100KB\" in [switch] is less than the 120KB that headroom and reserves of the 3 \
+             ports of switch \"s0\" take"
+        ),
         "{err}"
     );
 }
@@ -441,7 +448,7 @@ fn a_sweep_says_in_which_runs_something_was_wrong() {
     let shown = softroce(&["run", path.to_str().unwrap()]).stdout;
     let shown = String::from_utf8(shown).unwrap();
     assert!(
-        shown.contains("\nWARNING in all runs: switch s0: all loads"),
+        shown.contains("\nWARNING in all runs: mine.toml:7: switch s0: all loads"),
         "{shown}"
     );
     assert!(

@@ -1,18 +1,20 @@
 //! The command line.
 //!
 //! Results go to standard output, progress and diagnostics to standard error. The exit code is 0 if all
-//! expectations held, 1 if one failed, 2 if the input was bad.
+//! expectations held, 1 if one failed, 2 if the input was bad, 130 if it was interrupted.
 
 mod conformance;
 mod devices;
+mod interrupt;
 mod output;
 mod scenarios;
 
 use crate::format::{Diagnostics, Plan};
 use crate::inspect;
+use crate::plain::plain;
 use crate::report::text::Detail;
 use crate::report::{self, Report, table, text};
-use crate::run::{self, Options};
+use crate::run::{self, Options, RunError};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use output::Output;
@@ -22,6 +24,8 @@ use std::fmt::Display;
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Runs RoCE scenarios: a network, a load, faults, and what must come out.
 #[derive(Parser, Debug)]
@@ -136,12 +140,13 @@ fn integer(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 impl How {
-    fn options(&self) -> Options {
+    fn options(&self, interrupt: &Arc<AtomicBool>) -> Options {
         Options {
             out: self.out.clone(),
             captures: self.captures.clone(),
             capture_packets: Some(self.capture_packets),
             threads: self.jobs.unwrap_or(0),
+            interrupt: Some(Arc::clone(interrupt)),
         }
     }
 }
@@ -183,6 +188,8 @@ enum Outcome {
     Failed = 1,
     /// The input was bad; it has been told why.
     Bad = 2,
+    /// It was interrupted, and has told how far it came.
+    Interrupted = interrupt::CODE as isize,
 }
 
 /// Runs the program with these arguments, the first of which is its own name.
@@ -248,7 +255,8 @@ fn pingpong(options: &crate::pingpong::Options) -> ExitCode {
 /// Writes a diagnostic to standard error. Whoever closed that does not want to know.
 fn complain(message: impl Display) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "softroce: {message}");
+    let message = message.to_string();
+    let _ = writeln!(std::io::stderr().lock(), "softroce: {}", plain(&message));
 }
 
 fn bad(message: impl Display) -> Outcome {
@@ -304,15 +312,17 @@ fn run(args: &RunArgs, out: &mut Output) -> Outcome {
     if let Err(message) = make(how.out.as_deref()) {
         return bad(message);
     }
+    let interrupt = interrupt::watch();
     let mut reports = Vec::new();
     for (n, l) in loaded.iter().enumerate() {
-        let report = match execute(l, how) {
-            Ok(report) => report,
-            Err(message) => return bad(message),
-        };
-        if !report.held {
-            outcome = outcome.max(Outcome::Failed);
+        if outcome == Outcome::Interrupted {
+            break;
         }
+        let report = match execute(l, how, &interrupt) {
+            Ok(report) => report,
+            Err(bad) => return bad,
+        };
+        outcome = outcome.max(judged(&report));
         if how.json {
             reports.push(report);
             continue;
@@ -349,17 +359,25 @@ fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
     if let Err(message) = make(how.out.as_deref()) {
         return bad(message);
     }
-    match execute(&loaded, how) {
+    match execute(&loaded, how, &interrupt::watch()) {
         Ok(report) => {
-            let held = report.held;
+            let outcome = judged(&report);
             out.write(&match (how.json, args.csv) {
                 (true, _) => report::json(&[report]),
                 (_, true) => table::csv(&report),
                 _ => table::render(&report),
             });
-            if held { Outcome::Held } else { Outcome::Failed }
+            outcome
         }
-        Err(message) => bad(message),
+        Err(bad) => bad,
+    }
+}
+
+fn judged(report: &Report) -> Outcome {
+    match report.held {
+        _ if report.is_interrupted() => Outcome::Interrupted,
+        true => Outcome::Held,
+        false => Outcome::Failed,
     }
 }
 
@@ -384,16 +402,22 @@ fn make(dir: Option<&Path>) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(|error| format!("--out {name}: {error}"))
 }
 
-/// Runs a scenario and leaves its report in the folder for results, if there is one.
-fn execute(loaded: &Loaded, how: &How) -> Result<Report, String> {
+/// Runs a scenario and leaves its report in the folder for results, if there is one; tells what goes wrong.
+fn execute(loaded: &Loaded, how: &How, interrupt: &Arc<AtomicBool>) -> Result<Report, Outcome> {
     let bar = bar();
-    bar.set_message(loaded.name.clone());
-    let report = run::run(&loaded.name, &loaded.plan, &how.options(), &|done| {
-        bar.set_position((done.share * BAR as f64) as u64);
-        bar.set_message(format!("{} {}/{}", loaded.name, done.runs, done.of));
-    });
+    let name = plain(&loaded.name);
+    bar.set_message(name.to_string());
+    let report = run::run(
+        &loaded.name,
+        &loaded.plan,
+        &how.options(interrupt),
+        &|done| {
+            bar.set_position((done.share * BAR as f64) as u64);
+            bar.set_message(format!("{name} {}/{}", done.runs, done.of));
+        },
+    );
     bar.finish_and_clear();
-    let report = report.map_err(|error| format!("{}: {error}", loaded.name))?;
+    let report = report.map_err(|error| refuse(loaded, &error))?;
     let captures = report.runs.iter().flat_map(|run| &run.captures);
     for capture in captures.filter(|c| c.full && c.frames == how.capture_packets) {
         complain(format!(
@@ -402,9 +426,17 @@ fn execute(loaded: &Loaded, how: &How) -> Result<Report, String> {
         ));
     }
     if let Some(dir) = &how.out {
-        save(dir, &report)?;
+        save(dir, &report).map_err(bad)?;
     }
     Ok(report)
+}
+
+/// Tells why a scenario cannot be run, and where in its file that is.
+fn refuse(loaded: &Loaded, error: &RunError) -> Outcome {
+    match loaded.place(error) {
+        Some(place) => bad_input(format!("{place}: {error}")),
+        None => bad(format!("{}: {error}", loaded.name)),
+    }
 }
 
 /// Writes a report in every form into `dir`.
@@ -418,7 +450,8 @@ fn save(dir: &Path, report: &Report) -> Result<(), String> {
     }
     for (ending, content) in forms {
         let path = dir.join(format!("{}.{ending}", report.scenario));
-        std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
+        std::fs::write(&path, plain(&content).as_bytes())
+            .map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())
 }
@@ -427,7 +460,10 @@ fn check(args: &CheckArgs, out: &mut Output) -> Outcome {
     let mut outcome = Outcome::Held;
     for scenario in &args.scenarios {
         match Loaded::read(scenario, &args.set, true) {
-            Ok(loaded) => out.write(&loaded.summary()),
+            Ok(loaded) => match run::build(&loaded.plan) {
+                Ok(()) => out.write(&loaded.summary()),
+                Err(error) => outcome = refuse(&loaded, &error),
+            },
             Err(diagnostics) => outcome = bad_input(diagnostics),
         }
     }
@@ -437,7 +473,8 @@ fn check(args: &CheckArgs, out: &mut Output) -> Outcome {
 /// Diagnostics begin with their place, as compilers write it, so that editors find it.
 fn bad_input(diagnostics: impl Display) -> Outcome {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{diagnostics}");
+    let diagnostics = diagnostics.to_string();
+    let _ = writeln!(std::io::stderr().lock(), "{}", plain(&diagnostics));
     Outcome::Bad
 }
 

@@ -4,7 +4,7 @@ use super::output::Output;
 use crate::format::{Content, Diagnostics, File, Plan, Source, closest};
 use crate::library;
 use crate::report::{SCHEMA, pauses};
-use crate::warning;
+use crate::run::RunError;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,6 +14,7 @@ pub(super) struct Loaded {
     /// That of the library, or that of the file without folder and ending.
     pub(super) name: String,
     pub(super) plan: Plan,
+    file: File,
 }
 
 impl Loaded {
@@ -29,7 +30,12 @@ impl Loaded {
             true => file.sweep(settings)?,
             false => file.plan(settings)?,
         };
-        Ok(Loaded { name, plan })
+        Ok(Loaded { name, plan, file })
+    }
+
+    /// Where the file says what cannot be run.
+    pub(super) fn place(&self, error: &RunError) -> Option<String> {
+        Some(self.file.place(&error.place()?))
     }
 
     /// That each of `links` is one of every point's network.
@@ -73,7 +79,7 @@ impl Loaded {
             .plan
             .points
             .iter()
-            .map(|p| warning::of(&p.scenario))
+            .map(|p| p.warnings.clone())
             .collect();
         let _ = pauses::write_warnings(&mut told, &warnings);
         told

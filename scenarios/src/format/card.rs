@@ -278,11 +278,12 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
     }
     // Whoever hears of marks needs others to tell of them.
     let any = cards.iter().any(|card| card.congestion.heeds_marks());
+    let lines = network.line_rates();
     for (n, host) in network.hosts.iter().enumerate() {
         let (reader, told) = own[n].as_ref().map_or((&base, &told), |(r, t)| (r, t));
         let rocev2 = cards[n].gid != GidKind::RoceV1;
         cards[n].notification = told.notification(any && rocev2);
-        if let (true, Some(line)) = (sink.is_empty(), network.line_rate(n)) {
+        if let (true, Some(line)) = (sink.is_empty(), lines[n]) {
             congestion::fit(reader, &mut cards[n].congestion, line);
             congestion::check(reader, &cards[n].congestion, host, line);
         }

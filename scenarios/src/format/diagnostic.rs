@@ -36,6 +36,29 @@ impl Origin {
         Origin::of(index + 1, span)
     }
 
+    /// The file, without its folder, and the line, or `--set`.
+    pub(crate) fn line(self, source: &Source) -> String {
+        if self.text != 0 {
+            return "--set".to_string();
+        }
+        let (line, _) = locate(source.text(), boundary(source.text(), self.start as usize));
+        let name = source.name();
+        let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+        format!("{name}:{line}")
+    }
+
+    /// The file, line and column; `--set` if it is no place of the file.
+    pub(crate) fn place(self, source: &Source) -> String {
+        match self.text {
+            0 => {
+                let start = boundary(source.text(), self.start as usize);
+                let (line, column) = locate(source.text(), start);
+                format!("{}:{line}:{column}", source.name())
+            }
+            _ => "--set".to_string(),
+        }
+    }
+
     fn of(text: usize, span: std::ops::Range<usize>) -> Origin {
         let fit = |n| u32::try_from(n).unwrap_or(u32::MAX);
         Origin {
@@ -187,8 +210,7 @@ fn render(at: Origin, message: String, source: &Source, settings: &[String]) -> 
         None => {
             let start = boundary(source.text(), at.start as usize);
             let (line, column) = locate(source.text(), start);
-            let place = format!("{}:{line}:{column}", source.name());
-            (source.text(), place, line, column)
+            (source.text(), at.place(source), line, column)
         }
         Some(n) => {
             let text = settings.get(n).map_or("", String::as_str);

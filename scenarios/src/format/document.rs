@@ -6,6 +6,7 @@
 
 use super::diagnostic::{Origin, Sink};
 use super::source::Source;
+use crate::warning::Place;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
@@ -63,6 +64,29 @@ impl Value {
             (a, b) => a == b,
         }
     }
+}
+
+/// Where `at` stands in a document: the value, its own or the one it inherits, or else the table.
+pub(crate) fn place(document: &Table, at: &Place) -> Origin {
+    let Some(section) = document.get(at.section) else {
+        return Origin::FILE;
+    };
+    if let Value::Array(list) = &section.node.value {
+        let called = |table: &Table, n| match table.get("name").map(|e| &e.node.value) {
+            Some(Value::Text(name)) => *name == at.name,
+            _ => super::scenario::default_name(at.section, n) == at.name,
+        };
+        let mut own = list.iter().enumerate();
+        let own = own.find(|(n, node)| node.table().is_some_and(|table| called(table, *n)));
+        return own.map_or(section.key_origin, |(_, node)| node.origin);
+    }
+    let all = section.node.table();
+    let own = all.and_then(|all| all.get(&at.name));
+    let value = |table: &Table| Some(table.get(at.key)?.node.origin);
+    own.and_then(|own| value(own.node.table()?))
+        .or_else(|| value(all?))
+        .or_else(|| own.map(|own| own.key_origin))
+        .unwrap_or(section.key_origin)
 }
 
 impl Table {

@@ -53,6 +53,7 @@ pub use scenario::Scenario;
 pub use source::{Content, Source, SourceError};
 pub use sweep::{Plan, Point};
 
+use crate::warning::Place;
 use diagnostic::Sink;
 
 /// A scenario file that is TOML; whether it is a scenario shows when it is planned.
@@ -91,6 +92,11 @@ impl File {
     /// Everything that is wrong with the file and the settings.
     pub fn sweep(&self, settings: &[String]) -> Result<Plan, Diagnostics> {
         sweep::plan(&self.source, &self.document, settings, true)
+    }
+
+    /// The file, line and column of `at`.
+    pub(crate) fn place(&self, at: &Place) -> String {
+        document::place(&self.document, at).place(&self.source)
     }
 
     /// The title that the file gives, if it does.

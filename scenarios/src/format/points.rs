@@ -69,6 +69,28 @@ pub(super) fn resolve(
     }
 }
 
+/// Has an expectation compare with the points at other positions; false if one of them has none.
+pub(super) fn move_to(
+    expectation: &mut Expectation,
+    position: impl Fn(usize) -> Option<usize>,
+) -> bool {
+    expectation
+        .check
+        .operands_mut()
+        .all(|operand| match operand {
+            Operand::Metric {
+                point: Some(point), ..
+            } => match position(*point) {
+                Some(n) => {
+                    *point = n;
+                    true
+                }
+                None => false,
+            },
+            _ => true,
+        })
+}
+
 /// True if two points differ in nothing but what `at` names.
 fn same(a: &Combination<'_>, b: &Combination<'_>, at: &[Condition]) -> bool {
     let free = |path: &str| at.iter().any(|c| c.path == path);

@@ -77,7 +77,8 @@ pub(super) static ROOT: Section = Section {
             Kind::Span(1, 1_000_000_000_000_000),
             "never",
             "How often the goodput of each load is noted in NAME-series.csv, what waits and is paused in \
-             NAME-queues.csv, and the rates of congestion control in NAME-rates.csv, in a folder for results.",
+             NAME-queues.csv, and the rates of congestion control in NAME-rates.csv, in a folder for results. \
+             The first 100000 are kept; each counts as an event for every direction of a link and every queue pair.",
         ),
         Key::optional(
             "flow-table",
@@ -156,6 +157,26 @@ pub(super) static ROOT: Section = Section {
         ),
     ],
 };
+
+/// The most samples that are kept of a run.
+pub const MOST_SAMPLES: u64 = 100_000;
+
+/// A `stop` that the file gives is far beyond what can be kept of samples.
+fn check_samples(root: &Reader<'_>, scenario: &Scenario) {
+    let every = scenario.sample.map_or(0, |every| every.as_ps());
+    if root.has("stop")
+        && let Some(samples) = scenario.stop.as_ps().checked_div(every)
+        && samples > MOST_SAMPLES
+    {
+        root.say(
+            "sample",
+            format_args!(
+                "makes {samples} samples until \"stop\", {}; the limit is {MOST_SAMPLES}",
+                crate::units::print_span(scenario.stop)
+            ),
+        );
+    }
+}
 
 /// A network, a load, the faults, and what must come out: one run.
 #[derive(Clone, PartialEq, Debug)]
@@ -243,6 +264,7 @@ pub(super) fn read(document: &Table, folder: &Folder, sink: &Sink) -> Scenario {
         captures,
         expectations: Vec::new(),
     };
+    check_samples(&root, &scenario);
     scenario.expectations = expect::read(&root, &scenario, sink);
     scenario
 }

@@ -1,7 +1,7 @@
 //! `[sweep]` and `--set`: the same scenario with other values.
 
 use super::diagnostic::{Diagnostics, Origin, Sink};
-use super::document::{Node, Table, Value};
+use super::document::{self, Node, Table, Value};
 use super::expect::{self, Condition};
 use super::folder::Folder;
 use super::path;
@@ -10,6 +10,7 @@ use super::reader::Reader;
 use super::scenario::{self, Scenario};
 use super::schema::{Key, Kind, Section};
 use super::source::Source;
+use crate::warning::Warning;
 
 /// The most points a sweep may have.
 pub const MAX_POINTS: usize = 10_000;
@@ -76,6 +77,25 @@ pub struct Plan {
     pub points: Vec<Point>,
 }
 
+impl Plan {
+    /// Some of its points, by their positions in rising order. What an expectation compares with a point that is not
+    /// among them is left out.
+    pub(crate) fn only(&self, kept: &[usize]) -> Plan {
+        let points = kept.iter().map(|&n| {
+            let mut point = self.points[n].clone();
+            let before = point.scenario.expectations.len();
+            let all = &mut point.scenario.expectations;
+            all.retain_mut(|e| points::move_to(e, |n| kept.iter().position(|&k| k == n)));
+            point.skipped += before - point.scenario.expectations.len();
+            point
+        });
+        Plan {
+            axes: self.axes.clone(),
+            points: points.collect(),
+        }
+    }
+}
+
 /// One run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Point {
@@ -85,6 +105,8 @@ pub struct Point {
     pub scenario: Scenario,
     /// Expectations that could not be asked because `--set` took away the point they compare with.
     pub skipped: usize,
+    /// What in its set-up cannot do what it says, each after the file and line that it is about.
+    pub warnings: Vec<String>,
 }
 
 /// A path with the values it takes.
@@ -265,12 +287,32 @@ pub(super) fn plan(
     many: bool,
 ) -> Result<Plan, Diagnostics> {
     let sink = Sink::default();
-    let plan = build(document, &Folder::of(source), settings, many, &sink);
+    let mut warned = Vec::new();
+    let mut plan = build(
+        document,
+        &Folder::of(source),
+        settings,
+        many,
+        &sink,
+        &mut warned,
+    );
     sink.finish(source, settings)?;
+    for (point, warned) in plan.points.iter_mut().zip(warned) {
+        let told = |(at, text): (Origin, String)| format!("{}: {text}", at.line(source));
+        point.warnings = warned.into_iter().map(told).collect();
+    }
     Ok(plan)
 }
 
-fn build(document: &Table, folder: &Folder, settings: &[String], many: bool, sink: &Sink) -> Plan {
+/// The warnings of each point go to `warned`.
+fn build(
+    document: &Table,
+    folder: &Folder,
+    settings: &[String],
+    many: bool,
+    sink: &Sink,
+    warned: &mut Vec<Vec<(Origin, String)>>,
+) -> Plan {
     let mut base = document.clone();
     let file = match base.take("sweep") {
         None => Sweep::default(),
@@ -358,13 +400,19 @@ fn build(document: &Table, folder: &Folder, settings: &[String], many: bool, sin
             apply(&mut table, &axis.path, axis.at, &axis.values[0]);
         }
         let names = named.map(|p| p.name.clone());
+        let scenario = scenario::read(&table, folder, sink);
+        warned.push(match sink.is_empty() {
+            true => warnings(&scenario, &table),
+            false => Vec::new(),
+        });
         points.push(Point {
             values: names
                 .into_iter()
                 .chain(picked.iter().map(|n| bare(n)))
                 .collect(),
-            scenario: scenario::read(&table, folder, sink),
+            scenario,
             skipped: 0,
+            warnings: Vec::new(),
         });
         combinations.push(combination);
         if sink.len() > ENOUGH {
@@ -406,6 +454,13 @@ fn build(document: &Table, folder: &Folder, settings: &[String], many: bool, sin
             .collect(),
         points,
     }
+}
+
+/// What in a scenario cannot do what it says, and where in its document that is.
+fn warnings(scenario: &Scenario, table: &Table) -> Vec<(Origin, String)> {
+    let all = crate::warning::of(scenario).into_iter();
+    let all = all.map(|Warning { text, at }| (document::place(table, &at), text));
+    all.collect()
 }
 
 #[cfg(test)]

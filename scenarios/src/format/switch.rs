@@ -4,7 +4,10 @@ use super::choices::choices;
 use super::diagnostic::{Sink, hint};
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
+use super::topology::{End, Network};
 use crate::units::{Probability, Ratio, Size, Span};
+use softroce_sim::card::PriorityMask;
+use softroce_sim::fabric::{self, EcnSpec, Headroom, PfcSpec, SwitchError, SwitchSpec};
 
 choices! {
     /// Where the priority of a packet comes from.
@@ -220,6 +223,81 @@ pub struct Ecn {
     pub pmax: Probability,
 }
 
+impl Trust {
+    /// By DSCP: the priority that a switch treats packets as; `None` if it is the one they were sent with.
+    fn classes(self) -> Option<[u8; 64]> {
+        match self {
+            Trust::Priority => None,
+            Trust::Dscp => Some(std::array::from_fn(|dscp| dscp as u8 >> 3)),
+        }
+    }
+
+    /// The priority that a switch treats a packet as that was sent with these.
+    pub(crate) fn class(self, priority: u8, dscp: u8) -> u8 {
+        self.classes()
+            .map_or(priority, |classes| classes[usize::from(dscp & 63)])
+    }
+}
+
+impl Switch {
+    /// As the simulator has it.
+    pub(crate) fn spec(&self) -> SwitchSpec {
+        let mut spec = SwitchSpec {
+            buffer: self.buffer.map_or(u64::MAX, |b| b.0),
+            reserved: self.reserved.0,
+            lossy_share: self.lossy_share.and_then(ratio),
+            pfc: self.pfc.map(|pfc| pfc.spec()),
+            weights: self.weights,
+            classes: self.trust.classes(),
+            ..SwitchSpec::tail_drop(self.queue.0)
+        };
+        if let Some(ecn) = self.ecn {
+            let marks = PriorityMask(ecn.priorities);
+            for (priority, slot) in (0..8).zip(&mut spec.ecn) {
+                *slot = marks.contains(priority).then_some(EcnSpec {
+                    kmin: ecn.kmin.0,
+                    kmax: ecn.kmax.0,
+                    pmax: ecn.pmax.draw(),
+                });
+            }
+        }
+        spec
+    }
+}
+
+/// The reader has looked at it.
+fn ratio(ratio: Ratio) -> Option<fabric::Ratio> {
+    let (numerator, denominator) = ratio.fraction()?;
+    fabric::Ratio::new(numerator, denominator)
+}
+
+impl Pfc {
+    /// As the simulator has it.
+    pub(crate) fn spec(&self) -> PfcSpec {
+        PfcSpec {
+            resume: self.resume.0,
+            headroom: match self.headroom {
+                Some(bytes) => Headroom::Bytes(bytes.0),
+                None => Headroom::Auto,
+            },
+            quanta: self.quanta,
+            refresh: self.refresh,
+            watchdog: self.watchdog.map(|w| fabric::Watchdog {
+                after: w.after,
+                restore: w.restore,
+            }),
+            ..PfcSpec::new(
+                PriorityMask(self.priorities),
+                match self.threshold {
+                    Threshold::Bytes(bytes) => fabric::Threshold::Static(bytes.0),
+                    Threshold::Share(share) => ratio(share)
+                        .map_or(fabric::Threshold::Static(0), fabric::Threshold::Dynamic),
+                },
+            )
+        }
+    }
+}
+
 /// Reads the switches called `names`.
 pub(super) fn read(root: &Reader<'_>, names: Vec<String>, sink: &Sink) -> Vec<Switch> {
     let (table, origin) = root.table("switch");
@@ -254,6 +332,43 @@ pub(super) fn read(root: &Reader<'_>, names: Vec<String>, sink: &Sink) -> Vec<Sw
             }
         })
         .collect()
+}
+
+/// Headroom and reserves must fit in the buffer, port by port.
+pub(super) fn check_buffers(root: &Reader<'_>, network: &Network, sink: &Sink) {
+    if !sink.is_empty() {
+        return;
+    }
+    let (table, origin) = root.table("switch");
+    let mut links = vec![Vec::new(); network.switches.len()];
+    for link in &network.links {
+        for end in [link.a, link.b] {
+            if let End::Switch(n) = end {
+                links[n].push(link.spec());
+            }
+        }
+    }
+    for (switch, links) in network.switches.iter().zip(&links) {
+        let Err(error) = switch.spec().pool(links) else {
+            continue;
+        };
+        let told = match error {
+            SwitchError::Buffer { needed, .. } => format!(
+                "is less than the {} that headroom and reserves of the {} ports of switch \"{}\" take",
+                Size(needed),
+                links.len(),
+                switch.name
+            ),
+            other => format!("cannot be at switch \"{}\": {other}", switch.name),
+        };
+        let reader = Reader::unchecked(&SWITCH, origin, "[switch]", sink);
+        let reader = match table.get(&switch.name).and_then(|e| e.node.table()) {
+            Some(own) => reader.inherit(own, format!("[switch.{}]", switch.name)),
+            None => reader,
+        };
+        // Others are likely to have the same.
+        return reader.inherit(table, "[switch]").say("buffer", told);
+    }
 }
 
 fn switch(reader: &Reader<'_>, name: String) -> Switch {

@@ -6,6 +6,7 @@ use super::schema::{Key, Kind, Section};
 use super::shape::{self, Plan, Shape};
 use super::switch::{self, Switch};
 use crate::units::{Probability, Rate, Size, Span};
+use softroce_sim::fabric::{self, LinkSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RATE: Kind = Kind::Rate(1_000_000, 10_000_000_000_000);
@@ -91,6 +92,19 @@ pub struct WayId {
     pub way: usize,
 }
 
+impl Link {
+    /// As the simulator has it.
+    pub(crate) fn spec(&self) -> LinkSpec {
+        LinkSpec {
+            // The format has no rate below 1 Mbps and no MTU above 65535.
+            rate: fabric::Rate::from_bps(self.rate.0).unwrap_or(fabric::Rate::from_gbps(100)),
+            delay: self.delay,
+            mtu: u16::try_from(self.mtu.0).unwrap_or(u16::MAX),
+            pfc_response: None,
+        }
+    }
+}
+
 impl Network {
     /// The name of an end.
     pub fn end(&self, end: End) -> &str {
@@ -115,11 +129,17 @@ impl Network {
         }
     }
 
-    /// Rate of the port of a host; `None` if it has no link.
-    pub fn line_rate(&self, host: usize) -> Option<Rate> {
-        let end = End::Host(host);
-        let link = self.links.iter().find(|l| l.a == end || l.b == end);
-        link.map(|l| l.rate)
+    /// Rate of the port of each host; `None` if it has no link.
+    pub fn line_rates(&self) -> Vec<Option<Rate>> {
+        let mut rates = vec![None; self.hosts.len()];
+        for link in &self.links {
+            for end in [link.a, link.b] {
+                if let End::Host(n) = end {
+                    rates[n] = rates[n].or(Some(link.rate));
+                }
+            }
+        }
+        rates
     }
 
     /// Every direction of every link.
@@ -186,6 +206,7 @@ pub(super) fn read(root: &Reader<'_>, sink: &Sink) -> Network {
         links: Vec::new(),
     };
     read_links(root, &mut network, nodes.links, sink);
+    switch::check_buffers(root, &network, sink);
     network
 }
 

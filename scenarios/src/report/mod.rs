@@ -59,6 +59,20 @@ pub struct Report {
     pub axes: Vec<String>,
     /// The runs.
     pub runs: Vec<Run>,
+    /// Runs that were not begun before an interruption.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_run: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+impl Report {
+    /// True if it is not whole, because it was interrupted.
+    pub fn is_interrupted(&self) -> bool {
+        self.not_run > 0 || self.runs.iter().any(|r| r.ended == Ended::Interrupted)
+    }
 }
 
 /// What came out of one run.
@@ -116,6 +130,8 @@ pub enum Ended {
     Stop,
     /// It reached the `event-limit`, which fails it.
     EventLimit,
+    /// It was interrupted, which fails it.
+    Interrupted,
 }
 
 /// What a network was, in numbers.
@@ -140,12 +156,18 @@ pub struct NetworkSummary {
 pub struct TrafficReport {
     /// Its name.
     pub name: String,
-    /// What each request did.
+    /// What each request did; if not all did the same, what those of the first flow did.
     pub operation: crate::format::request::Operation,
+    /// What they did, in the order of their names, if not all did the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<crate::format::request::Operation>,
     /// Over which service.
     pub transport: crate::format::request::Transport,
-    /// Bytes of each message.
+    /// Bytes of each message; if they differ, of the longest.
     pub size: u64,
+    /// Bytes of the shortest and of the longest message, if they differ from flow to flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<[u64; 2]>,
     /// Queue pairs, over all pairs of hosts.
     pub queue_pairs: u64,
     /// Payload that completed with success, in bits per second of `duration_ps`.
@@ -384,6 +406,28 @@ crate::format::words! {
 }
 
 impl TrafficReport {
+    /// What it does, in a word or two.
+    fn does(&self) -> String {
+        use crate::format::request::Transport;
+        let operation = match self.operations.len() {
+            0 | 1 => self.operation.to_string(),
+            _ => "mixed".to_string(),
+        };
+        match self.transport {
+            Transport::Rc => operation,
+            other => format!("{other} {operation}"),
+        }
+    }
+
+    /// The size of its messages, or of the shortest and the longest.
+    fn sizes(&self) -> String {
+        let show = |bytes: u64| Unit::Size.show(bytes as f64);
+        match self.sizes {
+            Some([least, most]) => format!("{}..{}", show(least), show(most)),
+            None => show(self.size),
+        }
+    }
+
     /// Receives that took a message.
     pub fn received(&self) -> u64 {
         self.receives.get(&Status::Success).copied().unwrap_or(0)
@@ -469,12 +513,17 @@ impl Run {
         self.expectations.iter().any(|j| j.metric == metric)
     }
 
+    /// True if it ended in a deadlock that no expectation asks for.
+    pub fn is_stuck(&self) -> bool {
+        !self.deadlock.is_empty() && !self.expects(Metric::Deadlock)
+    }
+
     /// True if it came to its end without a deadlock that no expectation asks for, no data was damaged,
     /// and all its expectations held.
     pub fn held(&self) -> bool {
-        self.ended != Ended::EventLimit
+        matches!(self.ended, Ended::Dry | Ended::Stop)
             && self.traffic.iter().all(|t| t.damaged == 0)
-            && (self.deadlock.is_empty() || self.expects(Metric::Deadlock))
+            && !self.is_stuck()
             && self.expectations.iter().all(|j| j.held)
     }
 }

@@ -214,6 +214,25 @@ pub(super) fn write_sweep_alarms(out: &mut String, runs: &[Run]) -> std::fmt::Re
     Ok(())
 }
 
+/// Why runs that ended in a deadlock have failed.
+pub(super) fn write_verdict(out: &mut String, runs: &[Run]) -> std::fmt::Result {
+    let stuck: Vec<&Run> = runs.iter().filter(|r| r.is_stuck()).collect();
+    let Some(first) = stuck.first() else {
+        return Ok(());
+    };
+    let queues = first.deadlock.iter();
+    let queues: Vec<_> = queues
+        .map(|stuck| format!("{}/{}", stuck.link, stuck.priority))
+        .collect();
+    let told = format!(
+        "FAILED: {} of {} runs ended in a deadlock that no expectation asks for (metric \"deadlock\"): {}",
+        stuck.len(),
+        runs.len(),
+        queues.join(", ")
+    );
+    wrap(out, &told, 0)
+}
+
 /// Pauses, those who suffered from them, and receivers that are not fast enough.
 pub(super) fn write(out: &mut String, run: &Run) -> std::fmt::Result {
     let span = |ps: u64| Unit::Span.show(ps as f64);

@@ -8,7 +8,6 @@ use super::pauses;
 use super::table::{self, grid};
 use super::verdict::Judgement;
 use super::{Ended, FaultReport, Report, Run, Status, WayReport, show};
-use crate::format::request::Transport;
 use crate::metric::Unit;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -57,9 +56,18 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
     let failed = judged.clone().filter(|j| !j.held).count();
     let total = judged.count();
     let broken = |what: fn(&&Run) -> bool| report.runs.iter().filter(what).count();
+    let interrupted = broken(|r| r.ended == Ended::Interrupted);
     let given_up = broken(|r| r.ended == Ended::EventLimit);
     let damaged = broken(|r| r.traffic.iter().any(|t| t.damaged > 0));
     writeln!(out)?;
+    if report.is_interrupted() {
+        let of = report.runs.len() + report.not_run;
+        writeln!(
+            out,
+            "INTERRUPTED: {interrupted} of {of} runs ended where they were, {} were not begun",
+            report.not_run
+        )?;
+    }
     for (n, what) in [
         (given_up, "given up at the event limit"),
         (damaged, "delivered damaged data"),
@@ -68,6 +76,7 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
             writeln!(out, "FAILED: {n} of {} runs {what}", report.runs.len())?;
         }
     }
+    pauses::write_verdict(out, &report.runs)?;
     match (total, failed) {
         (0, _) => writeln!(out, "no expectations"),
         (_, 0) => writeln!(out, "held: {total} of {total} expectations"),
@@ -228,6 +237,7 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         Ended::Dry => "nothing was left to do",
         Ended::Stop => "its stop time",
         Ended::EventLimit => "the EVENT LIMIT",
+        Ended::Interrupted => "it was INTERRUPTED",
     };
     writeln!(
         out,
@@ -312,11 +322,8 @@ fn write_loads(out: &mut String, run: &Run) {
         let l = load.latency.as_ref();
         rows.push(vec![
             load.name.clone(),
-            match load.transport {
-                Transport::Rc => load.operation.to_string(),
-                other => format!("{other} {}", load.operation),
-            },
-            Unit::Size.show(load.size as f64),
+            load.does(),
+            load.sizes(),
             load.queue_pairs.to_string(),
             load.messages.to_string(),
             load.unfinished.to_string(),

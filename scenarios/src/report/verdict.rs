@@ -274,6 +274,7 @@ pub fn report(scenario: &str, plan: &Plan, mut runs: Vec<Run>) -> Report {
         held: runs.iter().all(Run::held),
         axes: plan.axes.clone(),
         runs,
+        not_run: 0,
     }
 }
 
@@ -355,6 +356,8 @@ mod tests {
                 name: "flow".into(),
                 operation: crate::format::request::Operation::Write,
                 transport: crate::format::request::Transport::Rc,
+                sizes: None,
+                operations: Vec::new(),
                 size: 1 << 20,
                 queue_pairs: 1,
                 goodput_bps,

@@ -7,20 +7,17 @@ use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
 use crate::format::fault;
 use crate::format::scenario::Payload;
-use crate::format::switch::{self, Switch, Trust};
 use crate::format::topology::{End, WayId};
 use crate::format::traffic::{Amount, Traffic};
-use crate::units::{self, Size};
+use crate::units::Size;
 use softroce_sim::card::recovery::{GO_BACK_0, GO_BACK_N};
-use softroce_sim::card::{self, CardConfig, Mtu, PriorityMask, Timing};
+use softroce_sim::card::{self, CardConfig, Mtu, Timing};
 use softroce_sim::fabric::faults::GilbertElliott;
 use softroce_sim::fabric::machine::{self, FlowId, FlowSpec, Machine};
 use softroce_sim::fabric::{
-    Action, ChannelId, Config, Direction, EcnSpec, Fault, Filter, Headroom, HostId, HostNode,
-    LinkSpec, Network, Opcodes, Pattern, PayloadMode, PfcSpec, PsnFilter, Rate, Ratio, SwitchSpec,
-    Threshold, Topology, Watchdog,
+    Action, ChannelId, Config, Direction, Fault, Filter, HostId, HostNode, Network, Opcodes,
+    Pattern, PayloadMode, PsnFilter, Rate, Topology,
 };
-use softroce_sim::random::Probability;
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Encapsulation, Opcode, Psn, RouteTable};
 use std::net::{IpAddr, Ipv6Addr};
@@ -61,18 +58,11 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
         topology.add_host(host)?;
     }
     for switch in &network.switches {
-        topology.add_switch(&switch.name, switch_spec(switch))?;
+        topology.add_switch(&switch.name, switch.spec())?;
     }
     for link in &network.links {
         let name = |end: End| network.end(end).to_string();
-        let spec = LinkSpec {
-            // The format has no rate below 1 Mbps and no MTU above 65535.
-            rate: Rate::from_bps(link.rate.0).unwrap_or(Rate::from_gbps(100)),
-            delay: link.delay,
-            mtu: u16::try_from(link.mtu.0).unwrap_or(u16::MAX),
-            pfc_response: None,
-        };
-        topology.connect(&name(link.a), &name(link.b), spec)?;
+        topology.connect(&name(link.a), &name(link.b), link.spec())?;
     }
     for (n, (host, card)) in network.hosts.iter().zip(&scenario.cards).enumerate() {
         let address: IpAddr = match card.gid {
@@ -83,59 +73,6 @@ fn topology(scenario: &Scenario) -> Result<Topology, RunError> {
         topology.set_address(host, address)?;
     }
     Ok(topology)
-}
-
-fn switch_spec(switch: &Switch) -> SwitchSpec {
-    // The format has looked at it.
-    let ratio = |r: units::Ratio| {
-        r.fraction()
-            .and_then(|(numerator, denominator)| Ratio::new(numerator, denominator))
-    };
-    let pfc = switch.pfc.map(|pfc| PfcSpec {
-        resume: pfc.resume.0,
-        headroom: match pfc.headroom {
-            Some(bytes) => Headroom::Bytes(bytes.0),
-            None => Headroom::Auto,
-        },
-        quanta: pfc.quanta,
-        refresh: pfc.refresh,
-        watchdog: pfc.watchdog.map(|w| Watchdog {
-            after: w.after,
-            restore: w.restore,
-        }),
-        ..PfcSpec::new(
-            PriorityMask(pfc.priorities),
-            match pfc.threshold {
-                switch::Threshold::Bytes(bytes) => Threshold::Static(bytes.0),
-                switch::Threshold::Share(share) => {
-                    ratio(share).map_or(Threshold::Static(0), Threshold::Dynamic)
-                }
-            },
-        )
-    });
-    let mut spec = SwitchSpec {
-        buffer: switch.buffer.map_or(u64::MAX, |b| b.0),
-        reserved: switch.reserved.0,
-        lossy_share: switch.lossy_share.and_then(ratio),
-        pfc,
-        weights: switch.weights,
-        classes: match switch.trust {
-            Trust::Priority => None,
-            Trust::Dscp => Some(std::array::from_fn(|dscp| dscp as u8 >> 3)),
-        },
-        ..SwitchSpec::tail_drop(switch.queue.0)
-    };
-    if let Some(ecn) = switch.ecn {
-        let marks = PriorityMask(ecn.priorities);
-        for (priority, slot) in (0..8).zip(&mut spec.ecn) {
-            *slot = marks.contains(priority).then_some(EcnSpec {
-                kmin: ecn.kmin.0,
-                kmax: ecn.kmax.0,
-                pmax: probability(ecn.pmax),
-            });
-        }
-    }
-    spec
 }
 
 /// The default GID of a RoCEv1 port: link-local, from its Ethernet address (EUI-64).
@@ -161,12 +98,10 @@ pub(super) fn build(scenario: &Scenario, recordings: &[Recording]) -> Result<Bui
     let cqe = completions(scenario);
     let mut machines = Vec::new();
     let hosts = topology.hosts().iter().zip(&scenario.cards);
-    for (n, ((node, card), cqe)) in hosts.zip(cqe).enumerate() {
+    let lines = scenario.network.line_rates();
+    for (((node, card), cqe), line) in hosts.zip(cqe).zip(lines) {
         // A host without a link sends nothing.
-        let line = scenario
-            .network
-            .line_rate(n)
-            .and_then(|r| Rate::from_bps(r.0));
+        let line = line.and_then(|r| Rate::from_bps(r.0));
         let line = line.unwrap_or(Rate::from_gbps(100));
         let card = card::Card::new(card_config(node, card, line), scenario.seed, routes.clone());
         machines.push(Machine::new(card, cqe).map_err(|source| RunError::Card {
@@ -327,7 +262,7 @@ fn inject(
         let loss = scenario.network.links[way.link].loss[way.way];
         if loss.get() > 0.0 {
             let name = format!("loss:{}", scenario.network.way_name(way));
-            let random = Pattern::Random(probability(loss));
+            let random = Pattern::Random(loss.draw());
             let fault = Fault::new(Action::Drop).when(random);
             all.push(place(network, &name, &[way], fault)?);
         }
@@ -396,17 +331,17 @@ fn filter(
 
 fn pattern(pick: &fault::Pick) -> Pattern {
     match *pick {
-        fault::Pick::Loss(p) => Pattern::Random(probability(p)),
+        fault::Pick::Loss(p) => Pattern::Random(p.draw()),
         fault::Pick::Burst {
             enter,
             leave,
             rate_good,
             rate_bad,
         } => Pattern::Burst(GilbertElliott {
-            p: probability(enter),
-            r: probability(leave),
-            good: probability(rate_good),
-            bad: probability(rate_bad),
+            p: enter.draw(),
+            r: leave.draw(),
+            good: rate_good.draw(),
+            bad: rate_bad.draw(),
         }),
         // The file counts from 1, the injector from 0.
         fault::Pick::Every { every, phase } => Pattern::Every {
@@ -430,10 +365,4 @@ const fn action(action: fault::Action) -> Action {
             limit: hold,
         },
     }
-}
-
-/// The same number as the thresholds of the simulator's random streams.
-pub(super) fn probability(p: units::Probability) -> Probability {
-    // A probability of the format is from 0 to 1.
-    Probability::new(p.get()).unwrap_or(Probability::ZERO)
 }

@@ -36,6 +36,7 @@ pub(super) fn states<'a>(
 pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<CongestionReport> {
     let (mut rates, mut alphas) = (Vec::new(), Vec::new());
     let (mut control, mut limited, mut cuts) = ("", 0, 0);
+    let line_rates = scenario.network.line_rates();
     let lines = |i: usize| {
         let load = &scenario.traffic[n];
         let (from, to) = load.pairs[i / load.qps.max(1) as usize];
@@ -43,7 +44,7 @@ pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<Con
             Operation::Read => to,
             _ => from,
         };
-        scenario.network.line_rate(sender).map_or(0, |rate| rate.0)
+        line_rates[sender].map_or(0, |rate| rate.0)
     };
     for (i, state) in states(scenario, built, n, built.network.now()) {
         let Some(state) = state else {
@@ -62,6 +63,8 @@ pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<Con
 #[derive(Default)]
 pub(super) struct Rates {
     rows: Vec<(Time, u32, u32, CongestionState)>,
+    /// No queue pair has congestion control; known once it was looked.
+    none: Option<bool>,
 }
 
 impl Rates {
@@ -69,6 +72,9 @@ impl Rates {
     const MOST: usize = 1_000_000;
 
     pub(super) fn note(&mut self, scenario: &Scenario, built: &Built) {
+        if self.none == Some(true) {
+            return;
+        }
         let now = built.network.now();
         for n in 0..scenario.traffic.len() {
             for (i, state) in states(scenario, built, n, now) {
@@ -80,6 +86,7 @@ impl Rates {
                 }
             }
         }
+        self.none = Some(self.rows.is_empty());
     }
 
     /// Forgets what was noted after `at`.

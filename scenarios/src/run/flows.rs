@@ -6,6 +6,7 @@ use super::congestion;
 use crate::format::Scenario;
 use crate::format::pattern::{Collective, CollectiveKind};
 use crate::format::request::Transport;
+use crate::format::scenario::MOST_SAMPLES;
 use crate::format::traffic::{Amount, Traffic};
 use crate::path::{Neighbours, ideal};
 use crate::report::flows::{CollectiveReport, FlowsReport, Slowdown, fairness, summary};
@@ -232,11 +233,18 @@ pub(super) fn write_table(scenario: &Scenario, built: &Built, path: &Path) -> Re
 pub(super) struct Series {
     /// When, and the bytes of each load by then.
     samples: Vec<(Time, Vec<u64>)>,
+    /// Events at the last of them.
+    events: u64,
 }
 
 impl Series {
     /// The most samples that are kept of a run; it goes on without.
-    pub(super) const MOST: usize = 100_000;
+    pub(super) const MOST: usize = MOST_SAMPLES as usize;
+
+    /// Up to when it has been kept, if no more are.
+    pub(super) fn full(&self) -> Option<Time> {
+        self.samples.last().filter(|_| self.is_full()).map(|s| s.0)
+    }
 
     /// True if no more are kept.
     pub(super) fn is_full(&self) -> bool {
@@ -245,11 +253,17 @@ impl Series {
 
     /// Notes what has been delivered by now.
     pub(super) fn note(&mut self, built: &Built) {
-        let bytes = built.flows.iter().map(|ids| {
-            let each = ids.iter().map(|&id| network_stats(built, id).bytes);
-            each.sum()
+        let events = built.network.event_count();
+        let same = self.samples.last().filter(|_| self.events == events);
+        let bytes = same.map(|s| s.1.clone()).unwrap_or_else(|| {
+            let bytes = built.flows.iter().map(|ids| {
+                let each = ids.iter().map(|&id| network_stats(built, id).bytes);
+                each.sum()
+            });
+            bytes.collect()
         });
-        self.samples.push((built.network.now(), bytes.collect()));
+        self.events = events;
+        self.samples.push((built.network.now(), bytes));
     }
 
     /// Forgets what was noted after `at`.

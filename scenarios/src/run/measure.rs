@@ -26,7 +26,7 @@ pub(super) fn run(point: &Point, built: &Built, ended: Ended) -> Run {
         victims: pauses::victims(scenario, built),
         ..counted(point, built, ended)
     };
-    run.warnings = crate::warning::of(scenario);
+    run.warnings = point.warnings.clone();
     run.warnings.extend(crate::warning::after(scenario, &run));
     run
 }
@@ -81,11 +81,28 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
     let load = &scenario.traffic[n];
     let network = &built.network;
     let ids = built.flows.get(n).map_or(&[][..], Vec::as_slice);
+    let own = (0..load.pairs.len()).map(|n| load.flow(n));
+    let sizes = own.clone().map(|own| own.size.0);
+    let (least, most) = (sizes.clone().min(), sizes.max());
+    let mut operations: Vec<_> = own.clone().map(|own| own.operation).collect();
+    operations.sort_unstable_by_key(|operation| operation.name());
+    operations.dedup();
+    if operations.len() == 1 {
+        operations.clear();
+    }
     let mut report = TrafficReport {
         name: load.name.clone(),
-        operation: load.operation,
+        operation: own
+            .clone()
+            .next()
+            .map_or(load.operation, |own| own.operation),
+        operations,
         transport: load.transport,
-        size: load.size.0,
+        size: most.unwrap_or(load.size.0),
+        sizes: least
+            .zip(most)
+            .filter(|(a, b)| a != b)
+            .map(<[u64; 2]>::from),
         queue_pairs: ids.len() as u64,
         goodput_bps: 0,
         clean_goodput_bps: None,

@@ -11,6 +11,7 @@
 //! | `measure` | from a network that has run to the report of the run |
 //! | `congestion` | rates of queue pairs, at the end and over time |
 //! | `parts` | parts of a run that expectations ask of |
+//! | `error` | why a plan is not run |
 //! | `failures` | why requests failed, with the names of the scenario |
 //! | `pauses` | pauses, their victims, deadlocks |
 //! | `queues` | what waits and what is paused, over time |
@@ -20,6 +21,7 @@
 mod build;
 mod collective;
 mod congestion;
+mod error;
 mod failures;
 mod flows;
 mod measure;
@@ -36,19 +38,17 @@ use crate::format::period::Period;
 use crate::format::scenario::Payload;
 use crate::format::{Plan, Point, Scenario};
 use crate::report::{CaptureReport, Ended, Report, Run, verdict};
+pub use error::RunError;
 use parts::Parts;
-use softroce_sim::card::CreateError;
-use softroce_sim::fabric::TopologyError;
-use softroce_sim::fabric::faults::FaultError;
-use softroce_sim::fabric::machine::{FlowError, Machine};
+use softroce_sim::fabric::machine::Machine;
 use softroce_sim::fabric::{ChannelId, Direction, Network};
 use softroce_sim::time::{Span, Time};
 use softroce_verbs::provider::sim::Fabric;
 use std::cmp::Reverse;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use watch::{Recording, Watch};
 
 /// How a plan is run.
@@ -62,60 +62,37 @@ pub struct Options {
     pub capture_packets: Option<u64>,
     /// Runs at the same time; 0 for as many as the machine has processors.
     pub threads: usize,
+    /// Once it is true, runs end where they are, and no more are begun.
+    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
-/// Why a plan was not run.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The network cannot be built.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// A card cannot be made.
-    #[error("the card of host \"{host}\": {source}")]
-    Card {
-        /// The host.
-        host: String,
-        /// Why.
-        source: CreateError,
-    },
-    /// A load cannot be set up.
-    #[error("traffic \"{load}\": {source}")]
-    Load {
-        /// The load.
-        load: String,
-        /// Why.
-        source: FlowError,
-    },
-    /// A fault makes no sense.
-    #[error("fault \"{fault}\": {source}")]
-    Fault {
-        /// The fault.
-        fault: String,
-        /// Why.
-        source: FaultError,
-    },
-    /// A fault is for packets of a load, where no loads run.
-    #[error("fault \"{0}\" is for packets of one load, and no loads run here")]
-    FaultOfLoad(String),
-    /// A link to record is not there.
-    #[error("no link is called \"{0}\"")]
-    UnknownLink(String),
-    /// A table of flows or of goodput cannot be written.
-    #[error("{}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A capture cannot be written.
-    #[error("{}: {source}", path.display())]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+/// Builds the network of every point of `plan`, to see that it can be; several at a time.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn build(plan: &Plan) -> Result<(), RunError> {
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(None);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(plan.points.len()) {
+            scope.spawn(|| {
+                while let Some(point) = plan.points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = build::build(&point.scenario, &[])
+                        && let Ok(mut wrong) = wrong.lock()
+                    {
+                        *wrong = Some(error);
+                        next.store(plan.points.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    match wrong.into_inner() {
+        Ok(Some(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Builds a scenario's network for programs: its hosts, switches, links and faults, without its loads.
@@ -201,23 +178,35 @@ pub fn run(
         });
     }
     jobs.extend(twins.scenarios.iter().map(Job::Twin));
-    let (mut runs, mut clean) = (Vec::new(), Vec::new());
-    for result in all(&jobs, options.threads, progress)? {
+    let (mut runs, mut kept, mut clean) = (Vec::new(), Vec::new(), Vec::new());
+    for (n, result) in all(&jobs, options, progress)?.into_iter().enumerate() {
         match result {
-            Outcome::Run(run) => runs.push(*run),
-            Outcome::Clean(goodput) => clean.push(goodput),
+            Some(Outcome::Run(run)) => {
+                runs.push(*run);
+                kept.push(n);
+            }
+            Some(Outcome::Clean(goodput)) => clean.push(goodput),
+            None if n < plan.points.len() => {}
+            None => clean.push(None),
         }
     }
     if twins::asked(plan) {
-        for (run, twin) in runs.iter_mut().zip(&twins.by_point) {
-            for (n, load) in run.traffic.iter_mut().enumerate() {
-                // Without faults and loss a run is its own twin.
-                let twin = twin.map(|twin| clean[twin][n]);
-                load.clean_goodput_bps = twin.or(Some(load.goodput_bps));
+        for (run, &n) in runs.iter_mut().zip(&kept) {
+            for (i, load) in run.traffic.iter_mut().enumerate() {
+                load.clean_goodput_bps = match twins.by_point[n] {
+                    Some(twin) => clean[twin].as_ref().map(|clean| clean[i]),
+                    // Without faults and loss a run is its own twin.
+                    None => Some(load.goodput_bps),
+                };
             }
         }
     }
-    Ok(verdict::report(name, plan, runs))
+    let not_run = plan.points.len() - kept.len();
+    let report = match not_run {
+        0 => verdict::report(name, plan, runs),
+        _ => verdict::report(name, &plan.only(&kept), runs),
+    };
+    Ok(Report { not_run, ..report })
 }
 
 /// Something to run.
@@ -247,13 +236,18 @@ impl Job<'_> {
 /// What came out of a job.
 enum Outcome {
     Run(Box<Run>),
-    /// Goodput of each load, in bits per second.
-    Clean(Vec<u64>),
+    /// Goodput of each load, in bits per second; nothing if it was interrupted.
+    Clean(Option<Vec<u64>>),
 }
 
-/// Runs all jobs on `threads` threads and gives what came out in their order.
-fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<Outcome>, RunError> {
-    let threads = match threads {
+/// Runs all jobs and gives what came out in their order; nothing of those that were not begun before an
+/// interruption.
+fn all(
+    jobs: &[Job<'_>],
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Vec<Option<Outcome>>, RunError> {
+    let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         n => n,
     };
@@ -262,6 +256,7 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<O
         parts: AtomicU64::new(0),
         of: jobs.len(),
         progress,
+        interrupt: options.interrupt.as_deref(),
     };
     // The longest first, so that none of them is left alone at the end.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
@@ -277,6 +272,7 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<O
                     let n = order.get(next.fetch_add(1, Ordering::Relaxed));
                     n.map(|&n| (&jobs[n], &results[n]))
                 } && !failed.load(Ordering::Relaxed)
+                    && !meter.is_interrupted()
                 {
                     let part = meter.part();
                     let result = match job {
@@ -296,10 +292,9 @@ fn all(jobs: &[Job<'_>], threads: usize, progress: Progress<'_>) -> Result<Vec<O
             });
         }
     });
-    // Jobs are left out only after a failure, which then is what comes out.
     results
         .into_iter()
-        .filter_map(|slot| slot.into_inner().ok().flatten())
+        .map(|slot| slot.into_inner().ok().flatten().transpose())
         .collect()
 }
 
@@ -310,6 +305,7 @@ struct Meter<'a> {
     parts: AtomicU64,
     of: usize,
     progress: Progress<'a>,
+    interrupt: Option<&'a AtomicBool>,
 }
 
 /// Parts of a run that are told apart.
@@ -320,7 +316,13 @@ impl Meter<'_> {
         Part {
             meter: self,
             told: 0,
+            looked: 0,
         }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     fn tell(&self) {
@@ -337,6 +339,8 @@ impl Meter<'_> {
 struct Part<'a> {
     meter: &'a Meter<'a>,
     told: u64,
+    /// Events that samples stand for.
+    looked: u64,
 }
 
 impl Part<'_> {
@@ -391,8 +395,9 @@ fn point_run(
         samples.rates.write(scenario, &path)?;
     }
     let mut run = measure::run(point, &built, ended);
+    run.warnings.extend(samples.warning());
     run.parts = match ended {
-        Ended::EventLimit => parts.ended(),
+        Ended::EventLimit | Ended::Interrupted => parts.ended(),
         Ended::Dry | Ended::Stop => parts.rest(point, &built),
     };
     (run.failures, run.more_failures) = failures::of(scenario, &mut built);
@@ -419,6 +424,15 @@ struct Samples {
 }
 
 impl Samples {
+    /// What is missing at the end because more would have had to be kept.
+    fn warning(&self) -> Option<String> {
+        let until = self.series.full()?;
+        Some(format!(
+            "only the first {} samples were kept, up to {until}: \"sample\" must be longer for the rest",
+            flows::Series::MOST
+        ))
+    }
+
     fn note(&mut self, scenario: &Scenario, built: &build::Built) {
         self.series.note(built);
         self.queues.note(scenario, &built.network);
@@ -445,6 +459,9 @@ fn sampled(
     let scenario = &point.scenario;
     let stop = Time::ZERO + scenario.stop;
     let mut due = scenario.sample.map(|every| Time::ZERO + every);
+    // What a sample looks at.
+    let queue_pairs: usize = built.flows.iter().map(Vec::len).sum();
+    let looks = (queue_pairs + 2 * scenario.network.links.len()) as u64;
     let mut ended = Ended::Stop;
     while ended == Ended::Stop {
         due = due.filter(|&at| at < stop && !samples.series.is_full());
@@ -459,6 +476,7 @@ fn sampled(
         let last = built.network.set_present(at);
         if due == Some(at) {
             samples.note(scenario, built);
+            part.looked = part.looked.saturating_add(looks);
             due = scenario.sample.map(|every| at + every);
         }
         parts.look(at, point, built);
@@ -480,7 +498,7 @@ fn sampled(
 }
 
 /// Events between two looks at how far a run is: a fraction of a second.
-const BATCH: u64 = 1 << 20;
+const BATCH: u64 = 1 << 18;
 
 /// Runs a network until `until`; the present is that of the last event.
 fn go(
@@ -490,12 +508,16 @@ fn go(
     part: &mut Part<'_>,
 ) -> Ended {
     loop {
-        let left = scenario.event_limit.saturating_sub(network.event_count());
+        if part.meter.is_interrupted() {
+            return Ended::Interrupted;
+        }
+        let spent = network.event_count().saturating_add(part.looked);
+        let left = scenario.event_limit.saturating_sub(spent);
         let most = left.min(BATCH);
         let handled = network.run_events(until, most);
         match network.next_event() {
             None => return Ended::Dry,
-            Some(at) if at > until => return Ended::Stop,
+            Some(at) if at > until && spent <= scenario.event_limit => return Ended::Stop,
             Some(_) if handled == left => return Ended::EventLimit,
             Some(_) => {}
         }

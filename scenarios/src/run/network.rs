@@ -1,7 +1,7 @@
 //! What becomes of a network beyond its links: receivers that are slow, routes that go astray, links that
 //! go down.
 
-use super::build::{channel, probability};
+use super::build::channel;
 use super::watch::Watch;
 use crate::format::Scenario;
 use crate::format::event::Going;
@@ -65,7 +65,7 @@ fn receive_spec(receiver: &Receiver) -> ReceiveSpec {
             } => fabric::Service::Translation {
                 hit: packet,
                 miss,
-                misses: probability(misses),
+                misses: misses.draw(),
             },
         },
         stops: receiver.dead_from.map(|at| Time::ZERO + at),

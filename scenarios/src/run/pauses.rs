@@ -5,9 +5,10 @@ use super::measure::way_name;
 use super::watch::Watch;
 use crate::format::Scenario;
 use crate::format::request::Operation;
+use crate::format::topology::End;
 use crate::report::pauses::{PriorityReport, ReceiverReport, StuckReport, VictimReport};
 use softroce_sim::fabric::machine::{self, FlowId, Machine};
-use softroce_sim::fabric::{ChannelId, HostId, Network, PauseCause};
+use softroce_sim::fabric::{ChannelId, Direction, HostId, Network, PauseCause};
 use softroce_sim::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,19 +63,77 @@ pub(super) fn deadlock(scenario: &Scenario, network: &Network<Machine, Watch>) -
     stuck.collect()
 }
 
+/// A channel that packets go by, and the one that they come from, if it leaves a switch.
+type Step = (Option<ChannelId>, ChannelId);
+
 /// Ways of flows of a load, all that differ, with the time in which one of them was under way.
 struct Ways {
     load: usize,
+    /// As they were sent.
     priority: u8,
+    dscp: u8,
     /// Until when; `None` for the end of the run.
-    until: BTreeMap<Vec<ChannelId>, Option<Time>>,
+    until: BTreeMap<Vec<Step>, Option<Time>>,
+}
+
+impl Ways {
+    /// True if some of its packets take a step.
+    fn takes(&self, step: &Step) -> bool {
+        self.until.keys().flatten().any(|taken| taken == step)
+    }
+}
+
+/// The loads without which there would be no ring: those that alone take one of its steps.
+fn makers(ring: &BTreeSet<Step>, loads: &[Ways]) -> BTreeSet<usize> {
+    let alone = ring.iter().filter_map(|step| {
+        let mut takers = loads.iter().filter(|ways| ways.takes(step));
+        let first = takers.next()?;
+        takers.next().is_none().then_some(first.load)
+    });
+    alone.collect()
+}
+
+fn goes_by(way: &[Step], channel: ChannelId) -> bool {
+    way.iter().any(|step| step.1 == channel)
+}
+
+/// Rings of pauses: by a queue that waits in the end for itself, with its priority, the steps of packets that came by
+/// one channel of the ring and wait for the next one, which is why the first is paused.
+fn rings(network: &Network<Machine, Watch>) -> BTreeMap<(ChannelId, u8), BTreeSet<Step>> {
+    let mut rings: BTreeMap<(ChannelId, u8), BTreeSet<Step>> = BTreeMap::new();
+    let log = network.pause_log();
+    for (n, record) in log.records().iter().enumerate() {
+        if !record.paused {
+            continue;
+        }
+        let chain = log.chain(n);
+        if root(&chain, record).0 != record.channel {
+            continue;
+        }
+        let steps = chain.iter();
+        let steps = steps.filter_map(|c| Some((Some(c.channel), c.behind?)));
+        let ring = rings.entry((record.channel, record.priority)).or_default();
+        ring.extend(steps);
+    }
+    // One that closed later than the log goes.
+    let cycle = network.deadlock().map_or(Vec::new(), |d| d.cycle);
+    let steps = cycle.iter().zip(cycle.iter().cycle().skip(1));
+    let steps: BTreeSet<Step> = steps
+        .map(|(from, to)| (Some(from.channel), to.channel))
+        .collect();
+    for stuck in &cycle {
+        let ring = rings.entry((stuck.channel, stuck.priority)).or_default();
+        ring.extend(&steps);
+    }
+    rings
 }
 
 /// Loads that were paused for queues that they never meet.
 ///
 /// A pause is for the queue at the end of its chain: the one that is long without being paused itself. A
-/// load whose data goes by the paused channel and not by that queue is its victim. Ways are those at the end of
-/// the run.
+/// load whose data goes by the paused channel and not by that queue, not even as copies where switches flood, is its
+/// victim, unless that queue waits for itself in a ring that would not be without the load. Ways are those at the end
+/// of the run.
 pub(super) fn victims(scenario: &Scenario, built: &Built) -> Vec<VictimReport> {
     let network = &built.network;
     let log = network.pause_log();
@@ -84,24 +143,33 @@ pub(super) fn victims(scenario: &Scenario, built: &Built) -> Vec<VictimReport> {
     let loads: Vec<Ways> = (0..scenario.traffic.len())
         .map(|n| ways(scenario, built, n))
         .collect();
-    let used: BTreeSet<(ChannelId, u8)> = loads
+    let used: BTreeSet<ChannelId> = loads
         .iter()
-        .flat_map(|l| l.until.keys().flatten().map(|&c| (c, l.priority)))
+        .flat_map(|l| l.until.keys().flatten().map(|step| step.1))
+        .collect();
+    let rings = rings(network).into_iter();
+    let makers: BTreeMap<(ChannelId, u8), BTreeSet<usize>> = rings
+        .map(|(queue, ring)| (queue, makers(&ring, &loads)))
         .collect();
     let mut found: BTreeMap<(usize, Time, ChannelId, ChannelId), VictimReport> = BTreeMap::new();
     let mut first: BTreeMap<(usize, ChannelId, ChannelId), Time> = BTreeMap::new();
     for (n, record) in log.records().iter().enumerate() {
-        if !used.contains(&(record.channel, record.priority)) {
+        if !used.contains(&record.channel) {
             continue;
         }
         let chain = log.chain(n);
         let (bottleneck, receiver) = root(&chain, record);
-        for ways in loads.iter().filter(|l| l.priority == record.priority) {
+        let makers = makers.get(&(bottleneck, record.priority));
+        for ways in &loads {
+            if ways.priority_at(scenario, record.channel) != record.priority {
+                continue;
+            }
             let load = &scenario.traffic[ways.load];
             let suffers = record.time >= Time::ZERO + load.start
+                && makers.is_none_or(|makers| !makers.contains(&ways.load))
                 && ways.until.iter().any(|(way, until)| {
-                    way.contains(&record.channel)
-                        && !way.contains(&bottleneck)
+                    goes_by(way, record.channel)
+                        && !goes_by(way, bottleneck)
                         && until.is_none_or(|until| record.time <= until)
                 });
             if !suffers {
@@ -139,11 +207,16 @@ fn root(chain: &[PauseCause], record: &PauseCause) -> (ChannelId, bool) {
 fn ways(scenario: &Scenario, built: &Built, n: usize) -> Ways {
     let load = &scenario.traffic[n];
     let (from, to) = load.pairs.first().copied().unwrap_or_default();
-    let (card, answers) = (&scenario.cards[from], &scenario.cards[to]);
-    let reads = load.operation == Operation::Read;
+    let reads = load.flow(0).operation == Operation::Read;
+    let (sender, priority) = match reads {
+        true => (to, scenario.cards[to].ack_priority),
+        false => (from, scenario.cards[from].priority),
+    };
+    let qps = load.qps.max(1) as usize;
     let mut until = BTreeMap::new();
-    for &id in built.flows.get(n).map_or(&[][..], Vec::as_slice) {
+    for (i, &id) in built.flows.get(n).into_iter().flatten().enumerate() {
         let end = end(&built.network, id);
+        let reads = load.flow(i / qps).operation == Operation::Read;
         let way = way(&built.network, id, reads);
         let known = until.entry(way).or_insert(end);
         // The latest of all; nothing is later than the end of the run.
@@ -151,11 +224,27 @@ fn ways(scenario: &Scenario, built: &Built, n: usize) -> Ways {
     }
     Ways {
         load: n,
-        priority: match reads {
-            true => answers.ack_priority,
-            false => card.priority,
-        },
+        priority,
+        dscp: scenario.cards[sender].dscp,
         until,
+    }
+}
+
+impl Ways {
+    /// The priority in which its data waits for a channel: at a switch that which the switch gives it.
+    fn priority_at(&self, scenario: &Scenario, channel: ChannelId) -> u8 {
+        let link = &scenario.network.links[channel.link()];
+        let from = match channel.direction() {
+            Direction::Forward => link.a,
+            Direction::Backward => link.b,
+        };
+        match from {
+            End::Host(_) => self.priority,
+            End::Switch(s) => {
+                let switch = &scenario.network.switches[s];
+                switch.trust.class(self.priority, self.dscp)
+            }
+        }
     }
 }
 
@@ -166,12 +255,12 @@ fn end(network: &Network<Machine, Watch>, id: FlowId) -> Option<Time> {
     stats.last_completion.filter(|_| completed == stats.posted)
 }
 
-/// The channels that the data of a flow goes by.
-fn way(network: &Network<Machine, Watch>, id: FlowId, reads: bool) -> Vec<ChannelId> {
+/// What the data of a flow goes by.
+fn way(network: &Network<Machine, Watch>, id: FlowId, reads: bool) -> Vec<Step> {
     let (from, to) = (network.host(id.host), network.host(id.peer));
     let (host, route) = match reads {
         false => (id.host, from.card().qp_route(from.flow_qp(id.flow))),
         true => (id.peer, to.card().qp_route(to.receiver_qp(id.receiver))),
     };
-    route.map_or(Vec::new(), |route| network.trace(host, &route))
+    route.map_or(Vec::new(), |route| network.reach(host, &route))
 }

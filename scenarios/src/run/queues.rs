@@ -17,6 +17,10 @@ pub(super) struct Queues {
     rows: Vec<Row>,
     /// By direction of a link and priority: how long it had been paused at the last sample.
     paused: Vec<[Span; 8]>,
+    /// Events by the last sample.
+    events: Option<u64>,
+    /// The same if there was no event since the one before, and nothing waited or was paused between them.
+    quiet: Option<u64>,
 }
 
 struct Row {
@@ -38,6 +42,12 @@ impl Queues {
         if self.rows.len() >= Queues::MOST {
             return;
         }
+        // Where nothing happens, nothing comes to wait.
+        let events = Some(network.event_count());
+        if self.quiet == events {
+            return;
+        }
+        let rows = self.rows.len();
         let time = network.now();
         for (n, way) in scenario.network.ways().enumerate() {
             let channel = channel(way);
@@ -73,6 +83,8 @@ impl Queues {
                 });
             }
         }
+        self.quiet = events.filter(|_| self.events == events && self.rows.len() == rows);
+        self.events = events;
     }
 
     /// Forgets what was noted after `at`.

@@ -92,11 +92,12 @@ const ENOUGH: u64 = 1000;
 /// How much the goodput of two intervals may differ to have settled, as one part in so many.
 const SETTLED: u128 = 1000;
 
-/// Runs a scenario without loss and gives the goodput of each of its loads in bits per second.
+/// Runs a scenario without loss and gives the goodput of each of its loads in bits per second, unless it is
+/// interrupted.
 ///
 /// Loads that go on to the end of the run are left as soon as their goodput has settled: from one
 /// interval to the next, of twice the length, it changes no more.
-pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Vec<u64>, RunError> {
+pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Option<Vec<u64>>, RunError> {
     let mut built = build::build(scenario, &[])?;
     let stop = Time::ZERO + scenario.stop;
     let endless = scenario.traffic.iter().all(|load| match load.amount {
@@ -115,17 +116,18 @@ pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Vec<u64>, R
             if let [.., a, b, c] = marks.as_slice()
                 && let Some(goodput) = settled(scenario, a, b, c)
             {
-                return Ok(goodput);
+                return Ok(Some(goodput));
             }
         }
     }
-    if go(&mut built.network, scenario, stop, &mut part) == Ended::Stop {
-        built.network.run_until(stop);
+    match go(&mut built.network, scenario, stop, &mut part) {
+        Ended::Interrupted => return Ok(None),
+        Ended::Stop => built.network.run_until(stop),
+        Ended::Dry | Ended::EventLimit => {}
     }
     let loads = 0..scenario.traffic.len();
-    Ok(loads
-        .map(|n| measure::load(scenario, &built, n).goodput_bps)
-        .collect())
+    let goodput = loads.map(|n| measure::load(scenario, &built, n).goodput_bps);
+    Ok(Some(goodput.collect()))
 }
 
 /// Bytes that each load has delivered.

@@ -59,18 +59,10 @@ impl Buffer {
     /// The memory of a switch whose ports have so many bytes of headroom for each lossless priority.
     pub(super) fn new(
         spec: &SwitchSpec,
-        headroom: impl ExactSizeIterator<Item = u64>,
+        headroom: impl Iterator<Item = u64>,
     ) -> Result<Buffer, SwitchError> {
         let lossless = spec.lossless();
-        let priorities = u64::from(lossless.0.count_ones());
-        let reserves = spec.reserved.saturating_mul(8 * headroom.len() as u64);
-        let needed = headroom.fold(reserves, |sum, one| {
-            sum.saturating_add(one.saturating_mul(priorities))
-        });
-        let buffer = spec.buffer;
-        let pool = buffer
-            .checked_sub(needed)
-            .ok_or(SwitchError::Buffer { needed, buffer })?;
+        let pool = spec.left(headroom)?;
         let threshold = spec.pfc.map_or(Threshold::Static(0), |pfc| pfc.threshold);
         let (times, divisor, fixed) = match threshold {
             Threshold::Static(bytes) => (0, 1, bytes),

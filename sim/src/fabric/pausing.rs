@@ -31,15 +31,11 @@ pub(super) struct Pauser {
 
 impl Pauser {
     pub(super) fn new(pfc: Option<PfcSpec>, link: &LinkSpec) -> Pauser {
-        let quanta = pfc.map_or(0, |pfc| pfc.quanta);
-        let half = link.rate.span(u64::from(quanta) * QUANTUM / 2);
-        let refresh = pfc.and_then(|pfc| pfc.refresh).unwrap_or(half);
         Pauser {
             due: [Time::NEVER; 8],
             timer: false,
-            quanta,
-            // A refresh in no time would leave no time for anything else.
-            refresh: refresh.max(link.rate.span(QUANTUM)),
+            quanta: pfc.map_or(0, |pfc| pfc.quanta),
+            refresh: pfc.map_or(Span::ZERO, |pfc| pfc.asked_again(link.rate)),
         }
     }
 

@@ -42,6 +42,18 @@ impl PfcSpec {
             watchdog: None,
         }
     }
+
+    /// How long a pause lasts on a link of rate `rate` if nothing more is said.
+    pub fn pause(&self, rate: Rate) -> Span {
+        rate.span(u64::from(self.quanta) * QUANTUM)
+    }
+
+    /// After how long a pause is asked for again on a link of rate `rate`; no less than a quantum, for a refresh
+    /// in no time would leave no time for anything else.
+    pub fn asked_again(&self, rate: Rate) -> Span {
+        let half = rate.span(u64::from(self.quanta) * QUANTUM / 2);
+        self.refresh.unwrap_or(half).max(rate.span(QUANTUM))
+    }
 }
 
 /// How much may wait before the sender is paused, of what came in by one port in one priority.

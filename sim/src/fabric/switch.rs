@@ -1,6 +1,7 @@
 //! What a store-and-forward switch is like.
 
 use super::ecn::EcnSpec;
+use super::link::LinkSpec;
 use super::pfc::PfcSpec;
 use crate::card::PriorityMask;
 use thiserror::Error;
@@ -61,6 +62,34 @@ impl SwitchSpec {
     /// The priorities that do not lose packets for want of room.
     pub(super) fn lossless(&self) -> PriorityMask {
         self.pfc.map_or(PriorityMask::NONE, |pfc| pfc.priorities)
+    }
+
+    /// Bytes of the buffer that reserves and headroom leave for all its ports together, which are at the ends of
+    /// `links`; hardly less than `u64::MAX` if there is more than will ever be needed.
+    ///
+    /// # Errors
+    ///
+    /// [`SwitchError::Buffer`] if they are more than there is.
+    pub fn pool<'a>(
+        &self,
+        links: impl IntoIterator<Item = &'a LinkSpec>,
+    ) -> Result<u64, SwitchError> {
+        let headroom = |link| self.pfc.map_or(0, |pfc| pfc.headroom.bytes(link));
+        self.left(links.into_iter().map(headroom))
+    }
+
+    /// As [`SwitchSpec::pool`], with the headroom of each port for each lossless priority.
+    pub(super) fn left(&self, headroom: impl Iterator<Item = u64>) -> Result<u64, SwitchError> {
+        let priorities = u64::from(self.lossless().0.count_ones());
+        let reserves = self.reserved.saturating_mul(8);
+        let needed = headroom.fold(0u64, |sum, one| {
+            sum.saturating_add(reserves)
+                .saturating_add(one.saturating_mul(priorities))
+        });
+        let buffer = self.buffer;
+        buffer
+            .checked_sub(needed)
+            .ok_or(SwitchError::Buffer { needed, buffer })
     }
 
     /// Checks what can be checked without the ports.

@@ -6,6 +6,7 @@ use super::network::Network;
 use super::observer::Observer;
 use super::topology::HostId;
 use crate::wire::Route;
+use std::collections::BTreeSet;
 
 /// Switches that a packet passes at most.
 const HOPS: usize = 64;
@@ -28,6 +29,38 @@ impl<H: Host, O: Observer> Network<H, O> {
             };
         }
         way
+    }
+
+    /// Where packets of a route may go from a host, with the ways of now, and copies of them where switches flood: each
+    /// channel with the one that leads there, which the first has not.
+    pub fn reach(&self, from: HostId, route: &Route) -> Vec<(Option<ChannelId>, ChannelId)> {
+        let flow = self.medium.flows.classify(route);
+        let mut found = vec![(None, ChannelId(self.hosts[from.index()].uplink))];
+        let mut seen = BTreeSet::new();
+        let mut next = 0;
+        while let Some(&(_, channel)) = found.get(next) {
+            next += 1;
+            let id = channel.0;
+            let End::Switch(switch) = self.channels[channel.index()].to else {
+                continue;
+            };
+            let out: Vec<u32> = match self.forwarding.way(switch, flow) {
+                Some(way) => vec![way],
+                None if self.forwarding.floods(switch, flow) => {
+                    let leaves = |&c: &u32| {
+                        c != id ^ 1 && self.channels[c as usize].from == End::Switch(switch)
+                    };
+                    (0..self.channels.len() as u32).filter(leaves).collect()
+                }
+                None => Vec::new(),
+            };
+            for out in out {
+                if seen.insert((id, out)) {
+                    found.push((Some(channel), ChannelId(out)));
+                }
+            }
+        }
+        found
     }
 
     /// Bytes that wait in front of a channel in a priority (0 to 7), if it leaves a switch that has more than

@@ -1,0 +1,236 @@
+//! Warnings say what then happens, and where in the file the cause is.
+
+mod common;
+
+use common::{file, run, softroce, text, with};
+use serde_json::Value;
+
+/// Two senders to h0 through one switch, with what `switch` and `card` say of them.
+fn incast(switch: &str, card: &str) -> String {
+    format!(
+        "stop = \"2ms\"\n[topology]\nkind = \"star\"\nhosts = 3\n[switch]\n{switch}\n[card]\n{card}\n[[traffic]]\n\
+         name = \"flow\"\nfrom = [\"h1\", \"h2\"]\nto = \"h0\"\noperation = \"write\"\nsize = \"256KiB\"\ndepth = 2\n\
+         duration = \"1s\"\n"
+    )
+}
+
+fn warnings(run: &Value) -> Vec<String> {
+    let all = run["warnings"].as_array().unwrap().iter();
+    all.map(|w| w.as_str().unwrap().to_string()).collect()
+}
+
+/// Pauses asked for, packets lost for want of headroom, and marks, over all links.
+fn counts(run: &Value) -> [u64; 3] {
+    let links = run["links"].as_array().unwrap();
+    let sum = |key: &str| -> u64 {
+        let queues = links
+            .iter()
+            .flat_map(|l| l["priorities"].as_array().unwrap());
+        queues.map(|q| q[key].as_u64().unwrap()).sum()
+    };
+    let lost = links
+        .iter()
+        .map(|l| l["drops"]["headroom"].as_u64().unwrap());
+    [sum("pauses_sent"), lost.sum(), sum("marks")]
+}
+
+/// What `check` writes, in one line.
+fn checked(content: &str) -> String {
+    let out = with("check", content, &[], &[]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let words: Vec<_> = text(&out.stdout).split_whitespace().collect();
+    words.join(" ")
+}
+
+/// A lossless priority is used, or not, by the priority that the switch gives packets; and pauses hold back only who
+/// sends in the priority that is paused.
+#[test]
+fn what_is_lossless_goes_by_what_the_switch_trusts() {
+    for priority in [3, 5] {
+        // The upper three bits are 3, 5 and 0.
+        for (dscp, class) in [(26, 3), (46, 5), (0, 0)] {
+            for trust in ["priority", "dscp"] {
+                let switch = format!("lossless = 3\npfc-threshold = \"64KB\"\ntrust = \"{trust}\"");
+                let card = format!("priority = {priority}\ndscp = {dscp}");
+                let content = incast(&switch, &card);
+                let here = if trust == "dscp" { class } else { priority };
+                let run = run(&content, &[]);
+                let [pauses, lost, _] = counts(&run);
+                let told = format!("{content}: {:?}, {pauses} pauses", warnings(&run));
+                let unused = "no load sends in a lossless priority";
+                let misread =
+                    format!("is in priority 3 here but in priority {priority} at hosts h1, h2");
+                let found = |what: &str| warnings(&run).iter().any(|w| w.contains(what));
+                assert_eq!(found(unused), here != 3, "{told}");
+                assert_eq!(pauses == 0, here != 3, "{told}");
+                assert_eq!(found(&misread), here == 3 && priority != 3, "{told}");
+                assert_eq!(lost > 0, here == 3 && priority != 3, "{told}");
+                assert_eq!(
+                    warnings(&run).is_empty(),
+                    here == 3 && priority == 3,
+                    "{told}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_marked_goes_by_what_the_switch_trusts() {
+    for (priority, dscp, trust, here) in [
+        (3, 26, "priority", 3),
+        (3, 26, "dscp", 3),
+        (3, 46, "priority", 3),
+        (3, 46, "dscp", 5),
+        (5, 26, "priority", 5),
+        (5, 26, "dscp", 3),
+    ] {
+        let switch = format!("ecn-kmin = \"20KB\"\necn-priorities = 3\ntrust = \"{trust}\"");
+        let card = format!("priority = {priority}\ndscp = {dscp}\ncongestion = \"dcqcn\"");
+        let run = run(&incast(&switch, &card), &[]);
+        let [_, _, marks] = counts(&run);
+        let nothing =
+            format!("nothing is marked in priority {here}, in which cards with DCQCN send");
+        let found = warnings(&run).iter().any(|w| w.contains(&nothing));
+        assert_eq!(
+            found,
+            here != 3,
+            "{priority} {dscp} {trust}: {:?}",
+            warnings(&run)
+        );
+        assert_eq!(
+            marks == 0,
+            here != 3,
+            "{priority} {dscp} {trust}: {marks} marks"
+        );
+    }
+}
+
+/// Two switches that give the same packets different priorities do not understand each other's pauses.
+#[test]
+fn switches_that_trust_different_things_are_warned_of() {
+    let two = |a: &str, b: &str| {
+        format!(
+            "stop = \"1ms\"\n[topology]\nkind = \"dumbbell\"\nleft = 3\nright = 1\n[card]\npriority = 3\ndscp = 46\n\
+             [switch]\nlossless = [3, 5]\npfc-threshold = \"64KB\"\n[switch.s0]\ntrust = \"{a}\"\n[switch.s1]\n\
+             trust = \"{b}\"\n[[traffic]]\nfrom = [\"l0\", \"l1\", \"l2\"]\nto = \"r0\"\noperation = \"write\"\n\
+             size = \"1MiB\"\n[link.s0-s1]\nrate = \"400Gbps\"\n"
+        )
+    };
+    let none = checked(&two("priority", "priority"));
+    assert!(!none.contains("WARNING"), "{none}");
+    let told = checked(&two("priority", "dscp"));
+    let expected = "WARNING: mine.toml:15: switch s1: what is sent with priority 3 with DSCP 46 is in priority 5 here but \
+                    in priority 3 at switch s0";
+    assert!(told.contains(expected), "{told}");
+    // Nothing is sent from there to s0.
+    assert_eq!(told.matches("WARNING").count(), 1, "{told}");
+    let lossy = checked(&two("priority", "dscp").replace("[3, 5]", "3"));
+    let expected = "mine.toml:10: what is sent with priority 3 with DSCP 46 is lossless at switch s0, as priority 3, but not \
+                    at switch s1, as priority 5";
+    assert!(lossy.contains(expected), "{lossy}");
+}
+
+/// A pause lasts its quanta of 512 bits at the rate of the link, and must be asked for again before.
+#[test]
+fn pauses_that_run_out_are_warned_of() {
+    for (keys, rate, warned) in [
+        ("", "100Gbps", None),
+        // 335.5 us and half of them at 100 Gb/s.
+        ("pfc-refresh = \"335us\"", "100Gbps", None),
+        ("pfc-refresh = \"336us\"", "100Gbps", Some(":8: ")),
+        ("pfc-refresh = \"336us\"", "10Gbps", None),
+        // 512 ns.
+        (
+            "pfc-quanta = 100\npfc-refresh = \"10us\"",
+            "100Gbps",
+            Some(":9: "),
+        ),
+        ("pfc-quanta = 100\npfc-refresh = \"300ns\"", "100Gbps", None),
+        // 512 ns, and a frame of 1110 bytes and 20 more takes 90.4 ns.
+        ("pfc-quanta = 100\npfc-refresh = \"420ns\"", "100Gbps", None),
+        (
+            "pfc-quanta = 100\npfc-refresh = \"450ns\"",
+            "100Gbps",
+            Some(":9: "),
+        ),
+        ("pfc-quanta = 1", "100Gbps", Some(":8: ")),
+    ] {
+        let switch = format!("lossless = 3\npfc-threshold = \"64KB\"\n{keys}");
+        let content = incast(&switch, "") + &format!("[link]\nrate = \"{rate}\"\n");
+        let told = checked(&content);
+        match warned {
+            None => assert!(!told.contains("WARNING"), "{keys}: {told}"),
+            Some(line) => assert!(
+                told.contains(&format!("mine.toml{line}switch s0: a pause of")),
+                "{keys}: {told}"
+            ),
+        }
+    }
+    // Between the pauses more comes than there is room for.
+    let switch = "lossless = 3\npfc-threshold = \"64KB\"\npfc-quanta = 100\npfc-refresh = \"10us\"";
+    let [pauses, lost, _] = counts(&run(&incast(switch, ""), &[]));
+    assert!(pauses > 0 && lost > 0, "{pauses} {lost}");
+}
+
+/// A threshold that the pool does not reach: a full pool pauses as well, and nothing is lost where the headroom is
+/// what the link needs.
+#[test]
+fn a_full_pool_pauses_and_is_warned_of_as_that() {
+    let switch = "lossless = 3\npfc-threshold = \"1MB\"\nbuffer = \"260KB\"";
+    let run = run(&incast(switch, ""), &[]);
+    let [pauses, lost, _] = counts(&run);
+    assert!(pauses > 0 && lost == 0, "{pauses} {lost}");
+    let told = warnings(&run);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("mine.toml:7: switch s0: a port is to be paused above 1MB, but headroom and reserves leave"),
+        "{told:?}"
+    );
+    assert!(
+        told[0].contains("once the pool is full every port is paused"),
+        "{told:?}"
+    );
+}
+
+/// One line for all hosts that are alike.
+#[test]
+fn receivers_that_are_alike_are_told_once() {
+    let content = |hosts: usize| {
+        format!(
+            "[topology]\nkind = \"star\"\nhosts = {hosts}\n[switch]\nlossless = 3\npfc-threshold = \"64KB\"\n[receiver]\n\
+             rate = \"10Gbps\"\nbuffer = \"32KiB\"\n[[traffic]]\nfrom = \"h1\"\nto = \"h0\"\noperation = \"write\"\n\
+             size = \"1MiB\"\n"
+        )
+    };
+    for (hosts, names) in [
+        (2, "hosts h0, h1: "),
+        (4, "hosts h0, h1, h2, h3: "),
+        (64, "hosts h0, h1, h2 and 61 more: "),
+    ] {
+        let told = checked(&content(hosts));
+        assert_eq!(told.matches("WARNING").count(), 1, "{told}");
+        let expected = format!("WARNING: mine.toml:7: {names}the receiver has 16KiB above xoff");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+/// Where the value comes from: the file, the table of one switch, a setting, a point of the sweep.
+#[test]
+fn a_warning_names_where_its_value_stands() {
+    let content = incast("lossless = 3\npfc-threshold = \"64KB\"", "");
+    let place = |content: &str, settings: &[&str]| {
+        let (_dir, path) = file(content);
+        let mut args = vec!["check", path.to_str().unwrap()];
+        args.extend(settings.iter().flat_map(|s| ["--set", s]));
+        let out = softroce(&args);
+        let told = text(&out.stdout).to_string();
+        let place = told.split_once("WARNING").expect("a warning").1;
+        place.split_once(" switch").unwrap().0.to_string()
+    };
+    assert_eq!(place(&content, &["switch.pfc-threshold=2MB"]), ": --set:");
+    let swept = content.clone() + "[sweep]\nswitch.pfc-threshold = [\"64KB\",\n \"2MB\"]\n";
+    assert_eq!(place(&swept, &[]), " in 1 of 2 runs: mine.toml:20:");
+    let own = content + "[switch.s0]\npfc-threshold = \"2MB\"\n";
+    assert_eq!(place(&own, &[]), ": mine.toml:19:");
+}
