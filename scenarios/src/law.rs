@@ -161,6 +161,7 @@ fn lost(
     for way in ways {
         kept *= 1.0 - scenario.network.links[way.link].loss[way.way].get();
         for fault in scenario.faults.iter().filter(|f| f.ways.contains(way)) {
+            let fault = &fault.injection;
             let class = fault.filter.packets;
             let meant = class == PacketClass::Any || classes.contains(&class);
             let loses = matches!(
@@ -241,7 +242,7 @@ mod tests {
             let scenario = &point.scenario;
             let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
             assert!((145.0..155.0).contains(&law.window), "{law:?}");
-            let Pick::Loss(p) = scenario.faults[0].pick else {
+            let Pick::Loss(p) = scenario.faults[0].injection.pick else {
                 panic!("no random loss");
             };
             let on = |way| scenario.faults[0].ways.iter().any(|w| w.way == way);

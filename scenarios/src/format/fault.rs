@@ -252,6 +252,15 @@ pub struct Fault {
     pub name: String,
     /// Where.
     pub ways: Vec<WayId>,
+    /// Index of the load whose packets alone are looked at, and of the queue pair in it.
+    pub queue_pair: Option<(usize, u32)>,
+    /// What it does there.
+    pub injection: Injection,
+}
+
+/// What a fault does, wherever it does it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Injection {
     /// Which packets are looked at.
     pub filter: Filter,
     /// Which of those are picked.
@@ -294,8 +303,6 @@ pub enum Pick {
 pub struct Filter {
     /// What they are.
     pub packets: PacketClass,
-    /// Index of the load, and of the queue pair in it.
-    pub queue_pair: Option<(usize, u32)>,
     /// PSN.
     pub psn: Option<PsnPick>,
     /// The n-th sighting of the PSN, from 1.
@@ -417,48 +424,57 @@ pub(super) fn read(
         let label = super::scenario::label("fault", n, table);
         let reader = Reader::new(&FAULT, table, origin, label, sink);
         let name = super::scenario::name(&reader, n, "fault", all.iter().map(|f| &f.name));
-        let pick = match reader.get("kind") {
-            FaultKind::Loss => Pick::Loss(reader.get("rate")),
-            FaultKind::Burst => Pick::Burst {
-                enter: reader.get("enter"),
-                leave: reader.get("leave"),
-                rate_good: reader.get("rate-good"),
-                rate_bad: reader.get("rate-bad"),
-            },
-            FaultKind::Every => {
-                let every = reader.get("every");
-                let phase = reader.opt("phase").unwrap_or(every);
-                if phase > every {
-                    reader.say("phase", format!("must be at most \"every\", {every}"));
-                }
-                Pick::Every { every, phase }
-            }
-            FaultKind::Exact => Pick::All,
-        };
         all.push(Fault {
             name,
             ways: ways(&reader, "link", network),
-            filter: filter(&reader, traffic),
-            pick,
-            action: match reader.get("action") {
-                ActionKind::Drop => Action::Drop,
-                ActionKind::Corrupt => Action::Corrupt,
-                ActionKind::CorruptDevice => Action::CorruptDevice,
-                ActionKind::MarkEcn => Action::MarkEcn,
-                ActionKind::Duplicate => Action::Duplicate(reader.get("by")),
-                ActionKind::Delay => Action::Delay(reader.get("by")),
-                ActionKind::Reorder => Action::Reorder {
-                    behind: reader.get("behind"),
-                    hold: reader.get("hold"),
-                },
-            },
-            at_most: reader.opt("at-most"),
+            queue_pair: queue_pair(&reader, traffic),
+            injection: injection(&reader),
         });
     }
     all
 }
 
-fn filter(reader: &Reader<'_>, traffic: &[Traffic]) -> Filter {
+/// Reads what a fault does, wherever it does it.
+pub(super) fn injection(reader: &Reader<'_>) -> Injection {
+    let pick = match reader.get("kind") {
+        FaultKind::Loss => Pick::Loss(reader.get("rate")),
+        FaultKind::Burst => Pick::Burst {
+            enter: reader.get("enter"),
+            leave: reader.get("leave"),
+            rate_good: reader.get("rate-good"),
+            rate_bad: reader.get("rate-bad"),
+        },
+        FaultKind::Every => {
+            let every = reader.get("every");
+            let phase = reader.opt("phase").unwrap_or(every);
+            if phase > every {
+                reader.say("phase", format!("must be at most \"every\", {every}"));
+            }
+            Pick::Every { every, phase }
+        }
+        FaultKind::Exact => Pick::All,
+    };
+    Injection {
+        filter: filter(reader),
+        pick,
+        action: match reader.get("action") {
+            ActionKind::Drop => Action::Drop,
+            ActionKind::Corrupt => Action::Corrupt,
+            ActionKind::CorruptDevice => Action::CorruptDevice,
+            ActionKind::MarkEcn => Action::MarkEcn,
+            ActionKind::Duplicate => Action::Duplicate(reader.get("by")),
+            ActionKind::Delay => Action::Delay(reader.get("by")),
+            ActionKind::Reorder => Action::Reorder {
+                behind: reader.get("behind"),
+                hold: reader.get("hold"),
+            },
+        },
+        at_most: reader.opt("at-most"),
+    }
+}
+
+/// Index of the load, and of the queue pair in it.
+fn queue_pair(reader: &Reader<'_>, traffic: &[Traffic]) -> Option<(usize, u32)> {
     let qp: u32 = reader.get("qp");
     let mut queue_pair = None;
     if let Some(name) = reader.opt::<String>("traffic") {
@@ -482,13 +498,17 @@ fn filter(reader: &Reader<'_>, traffic: &[Traffic]) -> Filter {
     } else if reader.has("qp") {
         reader.say("qp", "means nothing without \"traffic\"");
     }
-    let offset: Option<u32> = reader.opt("psn-offset");
-    if offset.is_some() && !reader.has("traffic") {
+    if reader.has("psn-offset") && !reader.has("traffic") {
         reader.say(
             "psn-offset",
             "counts from the first PSN of a queue pair, so \"traffic\" must name a load",
         );
     }
+    queue_pair
+}
+
+fn filter(reader: &Reader<'_>) -> Filter {
+    let offset: Option<u32> = reader.opt("psn-offset");
     let psn: Option<u32> = reader.opt("psn");
     if psn.is_some() && offset.is_some() {
         reader.say("psn-offset", "stands beside a \"psn\"; give one of the two");
@@ -496,7 +516,6 @@ fn filter(reader: &Reader<'_>, traffic: &[Traffic]) -> Filter {
     let absolute = psn.map(PsnPick::Absolute);
     Filter {
         packets: reader.get("packets"),
-        queue_pair,
         psn: absolute.or(offset.map(PsnPick::Relative)),
         copy: reader.opt("copy"),
         round: reader.opt("round"),

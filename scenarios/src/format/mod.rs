@@ -18,6 +18,7 @@
 //! | `named`, [`period`] | of `[[expect]]`: what a metric is asked of, and of which part of the run |
 //! | [`congestion`] | of `[card]`: congestion control and notification |
 //! | [`pattern`] | of `[[traffic]]`: who sends what to whom, and when |
+//! | [`port`] | faults without a network, for a card in real time |
 //! | `flows`, `folder` | flows from a file, and where it is found |
 
 pub mod card;
@@ -35,6 +36,7 @@ mod path;
 pub mod pattern;
 pub mod period;
 mod points;
+pub mod port;
 mod reader;
 pub mod receiver;
 pub mod request;

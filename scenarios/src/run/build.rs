@@ -5,21 +5,19 @@ use super::collective;
 use super::watch::{Recording, Watch};
 use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
-use crate::format::fault;
 use crate::format::scenario::Payload;
 use crate::format::topology::{End, WayId};
 use crate::format::traffic::{Amount, Traffic};
 use crate::units::Size;
 use softroce_sim::card::recovery::{GO_BACK_0, GO_BACK_N};
 use softroce_sim::card::{self, CardConfig, Mtu, Timing};
-use softroce_sim::fabric::faults::GilbertElliott;
 use softroce_sim::fabric::machine::{self, FlowId, FlowSpec, Machine};
 use softroce_sim::fabric::{
-    Action, ChannelId, Config, Direction, Fault, Filter, HostId, HostNode, Network, Opcodes,
-    Pattern, PayloadMode, PsnFilter, Rate, Topology,
+    Action, ChannelId, Config, Direction, Fault, HostId, HostNode, Network, Pattern, PayloadMode,
+    Rate, Topology,
 };
 use softroce_sim::time::Time;
-use softroce_sim::wire::{Encapsulation, Opcode, Psn, RouteTable};
+use softroce_sim::wire::{Encapsulation, Gid, QpNumber, RouteTable};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A network ready to run.
@@ -250,12 +248,8 @@ fn inject(
 ) -> Result<Vec<Injected>, RunError> {
     let mut all = Vec::new();
     for f in &scenario.faults {
-        let fault = Fault {
-            filter: filter(network, &f.filter, flows),
-            pattern: pattern(&f.pick),
-            action: action(f.action),
-            at_most: f.at_most,
-        };
+        let mut fault = super::injection::fault(&f.injection);
+        fault.filter.connection = f.queue_pair.and_then(|qp| connection(network, qp, flows));
         all.push(place(network, &f.name, &f.ways, fault)?);
     }
     for way in scenario.network.ways() {
@@ -293,76 +287,16 @@ fn place(
     })
 }
 
-fn filter(
+/// The addresses and numbers of a queue pair of a load, at both ends.
+fn connection(
     network: &Network<Machine, Watch>,
-    filter: &fault::Filter,
+    (load, qp): (usize, u32),
     flows: &[Vec<FlowId>],
-) -> Filter {
-    use fault::PacketClass as P;
-    let connection = filter.queue_pair.and_then(|(load, qp)| {
-        let id = *flows.get(load)?.get(qp as usize)?;
-        let gid = |host: HostId| network.topology().hosts()[host.index()].gid();
-        let sender = network.host(id.host).flow_qp(id.flow);
-        let receiver = network.host(id.peer).receiver_qp(id.receiver);
-        Some([(gid(id.host), sender), (gid(id.peer), receiver)])
-    });
-    Filter {
-        connection,
-        opcodes: match filter.packets {
-            P::Any => Opcodes::Any,
-            P::Data => Opcodes::Data,
-            P::Request => Opcodes::Requests,
-            P::ReadRequest => Opcodes::One(Opcode::RC_READ_REQUEST),
-            P::ReadResponse => Opcodes::ReadResponses,
-            P::Ack => Opcodes::Acknowledges,
-            P::Nak => Opcodes::Naks,
-            P::Cnp => Opcodes::Cnps,
-        },
-        psn: match filter.psn {
-            None => PsnFilter::Any,
-            Some(fault::PsnPick::Absolute(psn)) => PsnFilter::at(Psn::new(psn)),
-            Some(fault::PsnPick::Relative(n)) => PsnFilter::Offset { first: n, last: n },
-        },
-        copy: filter.copy,
-        round: filter.round,
-        ..Filter::ALL
-    }
+) -> Option<[(Gid, QpNumber); 2]> {
+    let id = *flows.get(load)?.get(qp as usize)?;
+    let gid = |host: HostId| network.topology().hosts()[host.index()].gid();
+    let sender = network.host(id.host).flow_qp(id.flow);
+    let receiver = network.host(id.peer).receiver_qp(id.receiver);
+    Some([(gid(id.host), sender), (gid(id.peer), receiver)])
 }
 
-fn pattern(pick: &fault::Pick) -> Pattern {
-    match *pick {
-        fault::Pick::Loss(p) => Pattern::Random(p.draw()),
-        fault::Pick::Burst {
-            enter,
-            leave,
-            rate_good,
-            rate_bad,
-        } => Pattern::Burst(GilbertElliott {
-            p: enter.draw(),
-            r: leave.draw(),
-            good: rate_good.draw(),
-            bad: rate_bad.draw(),
-        }),
-        // The file counts from 1, the injector from 0.
-        fault::Pick::Every { every, phase } => Pattern::Every {
-            n: every,
-            phase: phase - 1,
-        },
-        fault::Pick::All => Pattern::Always,
-    }
-}
-
-const fn action(action: fault::Action) -> Action {
-    match action {
-        fault::Action::Drop => Action::Drop,
-        fault::Action::Corrupt => Action::CorruptOnLink,
-        fault::Action::CorruptDevice => Action::CorruptInDevice,
-        fault::Action::MarkEcn => Action::MarkEcn,
-        fault::Action::Duplicate(delay) => Action::Duplicate { delay },
-        fault::Action::Delay(by) => Action::Delay { by },
-        fault::Action::Reorder { behind, hold } => Action::Reorder {
-            packets: behind,
-            limit: hold,
-        },
-    }
-}

@@ -5,6 +5,7 @@
 //! | this one | one run after the other, several at a time |
 //! | `build` | from a scenario to a network of cards with its faults and loads |
 //! | `collective` | from a load to the members of a collective on their hosts |
+//! | `injection` | from a fault of the format to one of the simulator |
 //! | `flows` | flows and rounds one by one, and the files that tell of them |
 //! | `watch` | what watches the network while it runs: captures, and the packets that faults hit |
 //! | `network` | receivers, routes and links that go down |
@@ -24,6 +25,7 @@ mod congestion;
 mod error;
 mod failures;
 mod flows;
+pub(crate) mod injection;
 mod measure;
 mod network;
 mod parts;
@@ -102,11 +104,7 @@ pub fn build(plan: &Plan) -> Result<(), RunError> {
 ///
 /// As [`run`]; [`RunError::FaultOfLoad`] if a fault is for packets of a load, of which there are none.
 pub fn stage(scenario: &Scenario) -> Result<impl Fabric + use<>, RunError> {
-    if let Some(fault) = scenario
-        .faults
-        .iter()
-        .find(|f| f.filter.queue_pair.is_some())
-    {
+    if let Some(fault) = scenario.faults.iter().find(|f| f.queue_pair.is_some()) {
         return Err(RunError::FaultOfLoad(fault.name.clone()));
     }
     let mut bare = scenario.clone();

@@ -28,7 +28,7 @@ pub(super) fn of(scenario: &Scenario, classes: &Classes) -> Vec<Warning> {
             (switch.name.as_str(), all)
         }),
     );
-    let marked = |f: &Fault| f.action == Action::MarkEcn;
+    let marked = |f: &Fault| f.injection.action == Action::MarkEcn;
     let marks = network.switches.iter().any(|s| s.ecn.is_some());
     let heeding = || classes.heeding.keys().copied();
     if let Some(first) = heeding().next()
