@@ -9,16 +9,20 @@
 //! In a scenario's network its switches, links, cards and faults are as the file says; its loads do not run:
 //! the programs are the load.
 
-use crate::format::{Diagnostics, Scenario};
+use crate::format::{Content, Diagnostics, File, Scenario, Source, SourceError, port};
 use crate::run::{self, RunError};
+use crate::units::{self, Probability};
 use clap::Args;
-use softroce_sim::card::Counters;
+use softroce_sim::card::congestion::{CongestionControl, Dcqcn, Notification};
+use softroce_sim::card::{CardConfig, Counters};
+use softroce_sim::faults::{Action, Fault, Pattern};
 use softroce_sim::port::{PortConfig, PortCounters};
+use softroce_sim::rate::Rate;
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{Context, Error, Role};
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What a device name begins with if it names a scenario.
@@ -46,6 +50,92 @@ pub struct DeviceArgs {
     /// Set a key of the scenario, such as link.loss=0.001.
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+    /// What goes wrong on softroce0.
+    #[command(flatten)]
+    pub mishaps: MishapArgs,
+}
+
+/// What goes wrong, on purpose, with the packets that a software card in real time sends.
+#[derive(Args, Clone, Default, Debug)]
+pub struct MishapArgs {
+    /// Share of packets that softroce0 drops instead of sending them: 0.1% or 0.001.
+    #[arg(long, value_name = "SHARE", default_value = "0")]
+    pub loss: Probability,
+    /// What else goes wrong with them: a file of [[fault]] tables as a scenario has them, without link, traffic
+    /// and qp. Their random numbers are the same each time; --seed gives others.
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
+    /// The most that softroce0 sends, in bits of Ethernet frames: 100Mbps, 2.5Gbps.
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<units::Rate>,
+    /// What softroce0 does about congestion: answers marks by CNPs and slows down when one comes, or nothing.
+    /// DCQCN begins at --rate, or at 10Gbps.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "none")]
+    pub congestion_control: PortControl,
+}
+
+/// Congestion control of a card in real time.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PortControl {
+    /// None.
+    #[default]
+    None,
+    /// DCQCN, with the parameters of ConnectX cards.
+    Dcqcn,
+}
+
+impl MishapArgs {
+    /// The first option that is given, and what does the same in a scenario's network.
+    fn given(&self) -> Option<(&'static str, &'static str)> {
+        if self.loss != Probability::ZERO {
+            Some(("--loss", "--set link.loss=SHARE"))
+        } else if self.faults.is_some() {
+            Some(("--faults", "the scenario's [[fault]]"))
+        } else if self.rate.is_some() {
+            Some(("--rate", "--set link.rate=RATE"))
+        } else if self.congestion_control != PortControl::None {
+            Some(("--congestion-control", "--set card.congestion-control=NAME"))
+        } else {
+            None
+        }
+    }
+
+    /// Sets up a card so.
+    fn set_up_card(&self, card: &mut CardConfig) {
+        if let Some(rate) = self.rate.and_then(|units::Rate(bits)| Rate::from_bps(bits)) {
+            card.line_rate = rate;
+        }
+        if self.congestion_control == PortControl::Dcqcn {
+            if self.rate.is_none() {
+                card.line_rate = Rate::from_gbps(10);
+            }
+            card.congestion = CongestionControl::Dcqcn(Dcqcn::CONNECTX);
+            card.notification = Some(Notification::CONNECTX);
+        }
+    }
+
+    /// Sets up a port so.
+    fn set_up(&self, seed: Option<u64>, port: &mut PortConfig) -> Result<(), LaunchError> {
+        if self.loss != Probability::ZERO {
+            let random = Pattern::Random(self.loss.draw());
+            port.faults.push(Fault::new(Action::Drop).when(random));
+        }
+        if let Some(path) = &self.faults {
+            let source = Source::read(path, Content::Faults).map_err(LaunchError::Faults)?;
+            let file = File::parse(source).map_err(LaunchError::Scenario)?;
+            let faults = port::read(&file).map_err(LaunchError::Scenario)?;
+            let faults = faults.iter().map(|f| run::injection::fault(&f.injection));
+            port.faults.extend(faults);
+        }
+        if let Some(units::Rate(bits)) = self.rate {
+            let rate = Rate::from_bps(bits);
+            port.rate = Some(rate.ok_or_else(|| {
+                LaunchError::Arguments("--rate 0: nothing could ever be sent".into())
+            })?);
+        }
+        port.fault_seed = seed.unwrap_or(1);
+        Ok(())
+    }
 }
 
 /// What a device name means.
@@ -78,6 +168,9 @@ pub enum LaunchError {
     /// The scenario cannot be read.
     #[error("{0}")]
     Scenario(Diagnostics),
+    /// The file of faults cannot be read.
+    #[error("{0}")]
+    Faults(SourceError),
     /// Its network cannot be built.
     #[error("{SIM}{name}: {source}")]
     Build {
@@ -163,28 +256,25 @@ pub fn launch<T: Send + 'static>(
     args: &DeviceArgs,
     program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
 ) -> Result<Launched<T>, LaunchError> {
-    launch_with(args, |_| {}, program)
-}
-
-/// As [`launch`]; a software card's port is set up by `set_up` before, with losses for example.
-///
-/// # Errors
-///
-/// As [`launch`].
-pub fn launch_with<T: Send + 'static>(
-    args: &DeviceArgs,
-    set_up: impl FnOnce(&mut PortConfig),
-    program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
-) -> Result<Launched<T>, LaunchError> {
+    let place = args.place();
+    if let (Some((option, instead)), true) = (args.mishaps.given(), place != Where::SoftwareCard) {
+        let instead = match place {
+            Where::Scenario => format!("; a scenario's network has {instead}"),
+            _ => String::new(),
+        };
+        return Err(LaunchError::Arguments(format!(
+            "{option} is for a software card, and {} is none{instead}",
+            args.device
+        )));
+    }
     match args.device.strip_prefix(SIM) {
         Some(scenario) => in_scenario(scenario, args, program),
-        None => on_device(args, set_up, program),
+        None => on_device(args, program),
     }
 }
 
 fn on_device<T>(
     args: &DeviceArgs,
-    set_up: impl FnOnce(&mut PortConfig),
     program: impl Fn(Context, Role) -> T,
 ) -> Result<Launched<T>, LaunchError> {
     let (role, name) = match &args.server {
@@ -207,7 +297,7 @@ fn on_device<T>(
             args.device
         )));
     }
-    let opened = open(args, set_up)?;
+    let opened = open(args)?;
     let value = program(opened.context.clone(), role);
     Ok(Launched {
         outcomes: vec![Outcome { role: name, value }],
@@ -224,7 +314,7 @@ struct Opened {
 }
 
 #[cfg(target_os = "linux")]
-fn open(args: &DeviceArgs, set_up: impl FnOnce(&mut PortConfig)) -> Result<Opened, LaunchError> {
+fn open(args: &DeviceArgs) -> Result<Opened, LaunchError> {
     let Some(mut card) = softroce_verbs::software(&args.device)? else {
         return Ok(Opened {
             context: softroce_verbs::open(&args.device)?,
@@ -232,8 +322,8 @@ fn open(args: &DeviceArgs, set_up: impl FnOnce(&mut PortConfig)) -> Result<Opene
         });
     };
     card.seed = args.seed;
-    set_up(&mut card.udp.common);
-    let card = card.open()?;
+    args.mishaps.set_up(args.seed, &mut card.udp.common)?;
+    let card = card.open_with(|config| args.mishaps.set_up_card(config))?;
     Ok(Opened {
         context: card.context(),
         card: Some(card),
@@ -241,7 +331,7 @@ fn open(args: &DeviceArgs, set_up: impl FnOnce(&mut PortConfig)) -> Result<Opene
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open(args: &DeviceArgs, _: impl FnOnce(&mut PortConfig)) -> Result<Opened, LaunchError> {
+fn open(args: &DeviceArgs) -> Result<Opened, LaunchError> {
     Ok(Opened {
         context: softroce_verbs::open(&args.device)?,
     })
@@ -379,6 +469,7 @@ mod tests {
             port: 18515,
             seed: None,
             set: Vec::new(),
+            mishaps: MishapArgs::default(),
         }
     }
 

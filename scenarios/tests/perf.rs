@@ -273,6 +273,74 @@ fn losses_are_made_good_and_counted() {
 }
 
 #[test]
+fn faults_of_a_file_happen_on_a_software_card() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("faults.toml");
+    let faults = r#"
+        [[fault]]
+        kind = "every"
+        every = 50
+        packets = "data"
+        action = "mark-ecn"
+        [[fault]]
+        kind = "every"
+        every = 70
+        packets = "data"
+        action = "corrupt-device"
+        [[fault]]
+        kind = "burst"
+        enter = 0.001
+        leave = 0.5
+        [[fault]]
+        kind = "every"
+        every = 90
+        packets = "data"
+        action = "duplicate"
+        by = "50us"
+    "#;
+    std::fs::write(&file, faults).unwrap();
+    let args = [
+        "write-bw",
+        "-n",
+        "1000",
+        "-s",
+        "4096",
+        "-m",
+        "1024",
+        "--verify",
+        "-u",
+        "10",
+        "--seed",
+        "5",
+        "--congestion-control",
+        "dcqcn",
+        "--faults",
+    ];
+    let [client, server] = both(&[&args[..], &[file.to_str().unwrap()]].concat());
+    assert_eq!(client["error"], Value::Null);
+    assert!(client["sizes"][0]["verified"].as_u64().unwrap() > 0);
+    let count = |report: &Value, name: &str| report["counters"][0][name].as_u64().unwrap();
+    assert!(count(&client, "retransmitted_packets") > 0);
+    assert!(count(&client, "dropped_on_purpose") > 0);
+    assert!(count(&server, "duplicate_requests") > 0);
+    // One in fifty of four thousand, but for those that are lost after all.
+    let marked = count(&server, "ecn_marked");
+    assert!((60..).contains(&marked), "{marked}");
+    assert!(count(&client, "cnps_received") > 0);
+}
+
+#[test]
+fn a_rate_is_the_most_that_is_sent() {
+    let [client, _] = both(&[
+        "write-bw", "-n", "300", "-s", "65536", "-m", "4096", "--rate", "400Mbps",
+    ]);
+    let row = &client["sizes"][0]["bandwidth"];
+    let seconds = row["seconds"].as_f64().unwrap();
+    let bits = 300.0 * 65536.0 * 8.0;
+    assert!(bits / seconds < 400e6, "{row}");
+}
+
+#[test]
 fn who_is_left_alone_says_so() {
     for test in ["write-bw", "send-bw", "send-lat", "write-lat", "read-lat"] {
         for kills_server in [false, true] {
@@ -373,6 +441,16 @@ fn what_is_not_supported_is_refused() {
         ),
         (&["send-bw", "-c", "UD", "-s", "4", "--verify"], "8 bytes"),
         (&["write-bw", "--set", "link.loss=1"], "softroce0 is none"),
+        (&["write-bw", "--faults", "no-such.toml"], "no-such.toml"),
+        (&["write-bw", "--rate", "0"], "0"),
+        (
+            &["write-bw", "--rate", "1Gbps", "-d", "sim:two-hosts"],
+            "link.rate",
+        ),
+        (
+            &["write-bw", "--faults", "f.toml", "-d", "sim:two-hosts"],
+            "[[fault]]",
+        ),
         (&["write-bw", "-d", "nothing0"], "nothing0"),
         (&["fly-bw"], "fly-bw"),
     ] {

@@ -66,6 +66,8 @@ pub enum Content {
     Scenario,
     /// The flows of a load, which are CSV.
     Flows,
+    /// The faults of a port, which are TOML.
+    Faults,
 }
 
 impl Content {
@@ -73,6 +75,7 @@ impl Content {
         match self {
             Content::Scenario => "a scenario in TOML",
             Content::Flows => "a list of flows in CSV",
+            Content::Faults => "a list of faults in TOML",
         }
     }
 }

@@ -26,8 +26,6 @@ use lanes::Lanes;
 use options::{Config, Operation};
 use report::{CardCounters, Ran, Row};
 use session::{Hello, Note, Session, unexpected};
-use softroce_sim::faults::{Action, Fault, Pattern};
-use softroce_sim::random::Probability;
 use softroce_verbs::{Context, Mtu, QpType, Role};
 
 /// READs and atomics outstanding, if nothing is said.
@@ -58,21 +56,10 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
         },
         ..options.device.clone()
     };
-    // Between 0 and 1, as it was read.
-    let loss = Probability::new(options.loss.get()).unwrap_or(Probability::ZERO);
-    let seed = device.seed;
     let program = config.clone();
-    let launched = device::launch_with(
-        &device,
-        |port| {
-            if loss != Probability::ZERO {
-                port.faults
-                    .push(Fault::new(Action::Drop).when(Pattern::Random(loss)));
-            }
-            port.fault_seed = seed.unwrap_or(1);
-        },
-        move |context, role| measure(&context, &role, &program),
-    );
+    let launched = device::launch(&device, move |context, role| {
+        measure(&context, &role, &program)
+    });
     let launched = launched.map_err(|e| e.to_string())?;
     let network = launched.network.as_ref();
     let counters = CardCounters::all(&options.device.device, launched.card.as_ref(), network);

@@ -1,7 +1,6 @@
 //! The command line, and what it asks for.
 
 use crate::device::{DeviceArgs, Where};
-use crate::units::Probability;
 use clap::ValueEnum;
 use softroce_verbs::{Mtu, QpType};
 use std::time::Duration;
@@ -120,10 +119,6 @@ pub struct Options {
     /// requests outstanding then as fit in 64 MiB together
     #[arg(long)]
     pub verify: bool,
-
-    /// Share of packets that the software card drops instead of sending them: 0.1% or 0.001
-    #[arg(long, value_name = "SHARE", default_value = "0")]
-    pub loss: Probability,
 
     /// Give up when nothing has moved for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -310,16 +305,6 @@ impl Config {
             ));
         }
         let place = o.device.place();
-        if o.loss != Probability::ZERO && place != Where::SoftwareCard {
-            let instead = match place {
-                Where::Scenario => "; a scenario's network has --set link.loss=SHARE",
-                _ => "",
-            };
-            return Err(format!(
-                "--loss is for a software card, and {} is none{instead}",
-                o.device.device
-            ));
-        }
         if let Some(index) = o.gid_index {
             if place != Where::Ibverbs && index != 0 {
                 return Err(format!(

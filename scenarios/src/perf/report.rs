@@ -126,6 +126,9 @@ pub(super) struct CardCounters {
     rnr_naks_received: u64,
     duplicate_requests: u64,
     out_of_sequence: u64,
+    ecn_marked: u64,
+    cnps_sent: u64,
+    cnps_received: u64,
     /// By the port, on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped_on_purpose: Option<u64>,
@@ -148,6 +151,9 @@ impl CardCounters {
             rnr_naks_received: c.rnr_naks_received,
             duplicate_requests: c.duplicate_requests,
             out_of_sequence: c.out_of_sequence,
+            ecn_marked: c.ecn_marked,
+            cnps_sent: c.cnps_sent,
+            cnps_received: c.cnps_received,
             dropped_on_purpose: None,
             dropped_by_full_socket: None,
         }
@@ -184,6 +190,9 @@ impl CardCounters {
             self.rnr_naks_sent,
             self.rnr_naks_received
         );
+        if self.ecn_marked > 0 {
+            let _ = write!(line, "; {} arrived ECN-marked", self.ecn_marked);
+        }
         for (n, how) in [
             (self.dropped_on_purpose, "on purpose"),
             (self.dropped_by_full_socket, "by a full socket"),

@@ -2,6 +2,7 @@
 
 use super::RunError;
 use super::collective;
+use super::injection;
 use super::watch::{Recording, Watch};
 use crate::format::Scenario;
 use crate::format::card::{Card, GidKind, Recovery};
@@ -248,7 +249,7 @@ fn inject(
 ) -> Result<Vec<Injected>, RunError> {
     let mut all = Vec::new();
     for f in &scenario.faults {
-        let mut fault = super::injection::fault(&f.injection);
+        let mut fault = injection::fault(&f.injection);
         fault.filter.connection = f.queue_pair.and_then(|qp| connection(network, qp, flows));
         all.push(place(network, &f.name, &f.ways, fault)?);
     }
@@ -299,4 +300,3 @@ fn connection(
     let receiver = network.host(id.peer).receiver_qp(id.receiver);
     Some([(gid(id.host), sender), (gid(id.peer), receiver)])
 }
-

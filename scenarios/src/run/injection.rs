@@ -1,6 +1,5 @@
 //! From a fault of the format to one of the simulator.
 
-use super::build::probability;
 use crate::format::fault;
 use softroce_sim::faults::{Action, Fault, Filter, GilbertElliott, Opcodes, Pattern, PsnFilter};
 use softroce_sim::wire::{Opcode, Psn};

@@ -50,8 +50,17 @@ impl SoftwareCard {
     ///
     /// [`Error::Port`] if its address is taken, or not this machine's.
     pub fn open(&self) -> Result<Opened> {
+        self.open_with(|_| {})
+    }
+
+    /// Opens it after `set_up` has changed what the card is like: its congestion control, for example.
+    ///
+    /// # Errors
+    ///
+    /// As [`SoftwareCard::open`].
+    pub fn open_with(&self, set_up: impl FnOnce(&mut CardConfig)) -> Result<Opened> {
         let port = UdpPort::open(&self.udp).map_err(|e| Error::Port(e.to_string()))?;
-        open_on(&self.name, port, self.seed, |_| {})
+        open_on(&self.name, port, self.seed, set_up)
     }
 }
 
