@@ -26,6 +26,8 @@ mod error;
 mod failures;
 mod flows;
 pub(crate) mod injection;
+#[cfg(test)]
+mod limits;
 mod measure;
 mod network;
 mod parts;
