@@ -33,6 +33,8 @@ pub struct Card {
     pub(super) counters: Counters,
     /// Multicast groups, and the queue pairs attached to each, by place.
     pub(super) groups: Vec<(Gid, Vec<u32>)>,
+    /// Moves with every change of those.
+    pub(super) memberships: u64,
     pub(super) notifier: Notifier,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
@@ -80,6 +82,7 @@ impl Card {
             first_qp,
             freed: VecDeque::new(),
             groups: Vec::new(),
+            memberships: 0,
             counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
@@ -422,9 +425,12 @@ impl Card {
             } else {
                 arm(&mut self.timers, index, qp);
             }
-            if packet.is_some() {
+            if let Some(packet) = packet {
                 self.lists[lists].data_went_last = false;
-                return packet;
+                if packet.bth.dest_qp() == QpNumber::MULTICAST {
+                    self.hear_own(now, &packet, env);
+                }
+                return Some(packet);
             }
         }
         None

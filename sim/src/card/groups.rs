@@ -1,8 +1,9 @@
 //! Which queue pairs hear a multicast group.
 
 use super::qp::attributes::QpType;
-use super::{Card, CreateError};
-use crate::wire::{Gid, QpNumber};
+use super::{Card, CreateError, Env};
+use crate::time::Time;
+use crate::wire::{Gid, Packet, QpNumber};
 
 impl Card {
     /// Lets a queue pair for datagrams receive what is sent to a multicast group.
@@ -23,6 +24,7 @@ impl Card {
             Some((_, members)) => members.push(index),
             None => self.groups.push((group, vec![index])),
         }
+        self.memberships += 1;
         Ok(())
     }
 
@@ -43,6 +45,34 @@ impl Card {
         if members.is_empty() {
             self.groups.remove(at);
         }
+        self.memberships += 1;
         Ok(())
+    }
+
+    /// True if some queue pair is attached to the group.
+    pub fn hears(&self, group: Gid) -> bool {
+        self.groups.iter().any(|(g, _)| *g == group)
+    }
+
+    /// The groups that queue pairs are attached to.
+    pub fn groups(&self) -> impl Iterator<Item = Gid> {
+        self.groups.iter().map(|(group, _)| *group)
+    }
+
+    /// Moves with every change of [`Card::groups`].
+    #[inline]
+    pub fn memberships(&self) -> u64 {
+        self.memberships
+    }
+
+    /// A datagram that this card sends to a group is for its own members too: it does not come back from the
+    /// network.
+    #[cold]
+    pub(super) fn hear_own<E: Env>(&mut self, now: Time, packet: &Packet, env: &mut E) {
+        if let Some(route) = self.routes.get(packet.route)
+            && self.hears(route.dst)
+        {
+            self.receive(now, packet, &route, env);
+        }
     }
 }

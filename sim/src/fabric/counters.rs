@@ -76,7 +76,7 @@ pub struct ChannelCounters {
     pub bytes: u64,
     /// The most bytes that waited in the queue in front of it; 0 at a host, where nothing waits.
     pub queue_high_water: u64,
-    /// Copies that faults added, or a switch that floods what comes in by it.
+    /// Copies that faults added, or a switch that floods what comes in by it or copies it to members of a group.
     pub duplicates: u64,
     pub(super) drops: [u64; DropCause::ALL.len()],
     /// PFC frames among [`ChannelCounters::frames`].

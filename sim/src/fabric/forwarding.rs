@@ -1,5 +1,6 @@
 //! Which way a switch sends a packet.
 
+use super::multicast::Tree;
 use super::outage::Detour;
 use super::routing::{Flow, Paths};
 use crate::random::Stream;
@@ -18,6 +19,8 @@ pub(super) struct Forwarding {
     salts: Vec<u64>,
     /// By switch and host: what is set to go another way.
     pub(super) detours: BTreeMap<(u32, u32), Detour>,
+    /// The ways to groups.
+    pub(super) tree: Tree,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,7 @@ impl Forwarding {
     /// The ways of switches with these names, over the shortest paths.
     pub(super) fn new<'a>(
         paths: &Paths,
+        tree: Tree,
         names: impl Iterator<Item = &'a str>,
         seed: u64,
     ) -> Forwarding {
@@ -83,6 +87,7 @@ impl Forwarding {
                 .map(|name| Stream::new(seed, &format!("ecmp {name}")).bits())
                 .collect(),
             detours: BTreeMap::new(),
+            tree,
         };
         forwarding.rebuild(paths);
         forwarding

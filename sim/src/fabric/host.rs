@@ -2,7 +2,7 @@
 
 use crate::card::{Env, PriorityMask};
 use crate::time::Time;
-use crate::wire::{Packet, Route};
+use crate::wire::{Gid, Packet, Route};
 
 /// A machine with one port: a card and the load on it, or a bare source of packets.
 ///
@@ -28,6 +28,12 @@ pub trait Host {
     /// The priorities in which [`Host::next_packet`] may have something now. May name too many, never
     /// too few.
     fn pending(&self) -> PriorityMask;
+
+    /// True if the machine is to have what is sent to a multicast group. Asked whenever such a packet passes.
+    fn hears(&self, group: Gid) -> bool {
+        let _ = group;
+        false
+    }
 
     /// When [`Host::advance`] is to be called; [`Time::NEVER`] if there is nothing to wait for. May be
     /// too early, never too late.

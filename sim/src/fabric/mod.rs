@@ -23,6 +23,7 @@
 //! | [`ecn`] | when a packet is marked |
 //! | `schedule` | in which order queues are served |
 //! | `tracing` | the way that the packets of a route take |
+//! | `multicast` | datagrams to groups: a tree, and copies along it |
 //! | `routing` | shortest paths, the flow that a route belongs to |
 //! | [`events`] | what happens next: a timing wheel |
 //! | `packets`, [`pool`] | where packets and payloads live |
@@ -54,6 +55,7 @@ pub mod machine;
 mod managed;
 mod medium;
 mod motion;
+mod multicast;
 pub mod network;
 pub mod observer;
 pub mod outage;

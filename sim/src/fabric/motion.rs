@@ -209,7 +209,10 @@ impl<H: Host, O: Observer> Network<H, O> {
             return self.discard_damaged(channel, slot);
         }
         if medium.flows.flow(index).host != host {
-            return self.discard(channel, slot, DropCause::NoRoute);
+            let to = medium.flows.routes()[index].dst;
+            if !to.is_multicast() || !self.hosts[host as usize].host.hears(to) {
+                return self.discard(channel, slot, DropCause::NoRoute);
+            }
         }
         if self.hosts[host as usize].pipeline.is_some() {
             return self.take_in(channel, host, slot);
@@ -238,11 +241,15 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.settle(host);
     }
 
-    /// Sends a packet, for which a switch knows no way, on all ways but the one it came by, if the switch
-    /// is to do so.
+    /// Sends a packet, for which a switch knows no way, to the members of the group that it is for, or on all
+    /// ways but the one it came by, if the switch is to do so.
     #[cold]
     fn flood(&mut self, ingress: u32, switch: u32, slot: u32) {
         let route = self.medium.packets.get(slot).route;
+        let to = self.medium.flows.routes()[route.index()].dst;
+        if to.is_multicast() {
+            return self.copy_to_members(ingress, switch, slot, to);
+        }
         let flow = self.medium.flows.flow(route.index());
         let back = ingress ^ 1;
         let is_way = |&out: &u32, network: &Self| {
@@ -258,17 +265,22 @@ impl<H: Host, O: Observer> Network<H, O> {
             if out == last || !is_way(&out, self) {
                 continue;
             }
-            let packet = *self.medium.packets.get(slot);
-            self.medium.pool.retain(packet.payload);
-            let copy = self.medium.packets.insert(packet);
-            self.channels[ingress as usize].counters.duplicates += 1;
-            self.leave(ingress, switch, out, copy);
+            self.copy_out(ingress, switch, out, slot);
         }
         self.leave(ingress, switch, last, slot);
     }
 
-    /// Sends a packet out of a switch on one of the ways it floods.
-    fn leave(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
+    /// Sends a copy of a packet out of a switch.
+    pub(super) fn copy_out(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
+        let packet = *self.medium.packets.get(slot);
+        self.medium.pool.retain(packet.payload);
+        let copy = self.medium.packets.insert(packet);
+        self.channels[ingress as usize].counters.duplicates += 1;
+        self.leave(ingress, switch, out, copy);
+    }
+
+    /// Sends a packet out of a switch on one of several ways.
+    pub(super) fn leave(&mut self, ingress: u32, switch: u32, out: u32, slot: u32) {
         let (now, medium) = (self.medium.clock, &mut self.medium);
         let packet = medium.packets.get(slot);
         let (frame_len, priority) = (packet.frame_len, packet.priority);

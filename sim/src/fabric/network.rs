@@ -9,6 +9,7 @@ use super::link::{Channel, ChannelId, Direction, End};
 use super::losses::Loss;
 use super::managed::Managed;
 use super::medium::Medium;
+use super::multicast::Tree;
 use super::observer::Observer;
 use super::pipeline::Pipeline;
 use super::pool::{PayloadMode, PayloadPool};
@@ -46,6 +47,8 @@ pub struct Network<H, O = ()> {
     pub(super) pause_log: PauseLog,
     pub(super) hosts: Vec<Station<H>>,
     pub(super) medium: Medium<O>,
+    /// The channels by which copies of a packet leave a switch.
+    pub(super) outs: Vec<u32>,
     topology: Topology,
     seed: u64,
 }
@@ -123,6 +126,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             channels,
             forwarding: Forwarding::new(
                 &shortest_paths(topology, |_| true),
+                Tree::new(topology, |_| true),
                 topology.switches().iter().map(|s| s.name.as_str()),
                 config.seed,
             ),
@@ -130,6 +134,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             pause_log: PauseLog::default(),
             hosts,
             medium,
+            outs: Vec::new(),
             topology: topology.clone(),
             seed: config.seed,
         };

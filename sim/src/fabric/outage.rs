@@ -4,6 +4,7 @@ use super::counters::DropCause;
 use super::host::Host;
 use super::link::{ChannelId, Direction, End};
 use super::medium::Other;
+use super::multicast::Tree;
 use super::network::Network;
 use super::observer::Observer;
 use super::routing::shortest_paths;
@@ -91,6 +92,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub(super) fn reroute(&mut self) {
         let paths = shortest_paths(self.topology(), |c| !self.channels[c.index()].down);
         self.forwarding.rebuild(&paths);
+        self.forwarding.tree = Tree::new(self.topology(), |c| !self.channels[c.index()].down);
     }
 
     /// A link goes down or comes up; false if it already is.

@@ -153,6 +153,22 @@ impl From<Ipv6Addr> for Gid {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddr(pub [u8; 6]);
 
+impl MacAddr {
+    /// The Ethernet address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).
+    pub fn of_group(group: IpAddr) -> MacAddr {
+        match group {
+            IpAddr::V4(v4) => {
+                let [_, b, c, d] = v4.octets();
+                MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+            }
+            IpAddr::V6(v6) => {
+                let o = v6.octets();
+                MacAddr([0x33, 0x33, o[12], o[13], o[14], o[15]])
+            }
+        }
+    }
+}
+
 impl fmt::Display for Psn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -17,7 +17,7 @@ use crate::memory::{
 use crate::places::MAX_PLACES;
 use crate::time::Time;
 use crate::wire::mad::GSI_QKEY;
-use crate::wire::{Gid, QpNumber, RemoteKey, Route, source_port};
+use crate::wire::{Gid, MacAddr, QpNumber, RemoteKey, Route, source_port};
 
 /// The most entries of a completion queue (ConnectX: 4,194,303).
 pub const MAX_CQE: u32 = (1 << 22) - 1;
@@ -439,7 +439,10 @@ impl Card {
         let route = Route {
             encapsulation: config.encapsulation,
             src_mac: config.mac,
-            dst_mac: address.dmac,
+            dst_mac: match address.dmac == MacAddr::default() && address.dgid.is_multicast() {
+                true => MacAddr::of_group(address.dgid.ip()),
+                false => address.dmac,
+            },
             src: config.gid,
             dst: address.dgid,
             udp_src: address.udp_src.unwrap_or_else(|| source_port(number, dest)),

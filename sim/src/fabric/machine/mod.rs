@@ -31,7 +31,7 @@ use crate::card::{
 };
 use crate::memory::Pd;
 use crate::time::Time;
-use crate::wire::{Packet, QpNumber, Route};
+use crate::wire::{Gid, Packet, QpNumber, Route};
 use member::Seat;
 use receiver::Receiver;
 use std::cmp::Reverse;
@@ -227,6 +227,10 @@ impl Host for Machine {
     #[inline]
     fn pending(&self) -> PriorityMask {
         self.card.pending()
+    }
+
+    fn hears(&self, group: Gid) -> bool {
+        self.card.hears(group)
     }
 
     #[inline]

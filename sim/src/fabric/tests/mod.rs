@@ -2,6 +2,7 @@
 
 mod conservation;
 mod faults;
+mod groups;
 mod outages;
 mod pauses;
 mod queues;
@@ -15,7 +16,7 @@ use crate::card::{Env, PriorityMask};
 use crate::time::{Span, Time};
 use crate::wire::pfc::Pfc;
 use crate::wire::{
-    Bth, Damage, Ecn, Ext, Opcode, Packet, Payload, Psn, QpNumber, Route, RouteId, RouteTable,
+    Bth, Damage, Ecn, Ext, Gid, Opcode, Packet, Payload, Psn, QpNumber, Route, RouteId, RouteTable,
 };
 use std::collections::VecDeque;
 
@@ -32,6 +33,8 @@ struct Scripted {
     advanced: Vec<Time>,
     /// Bytes to carry; the low byte of the PSN, as often as the payload's length says.
     carry: bool,
+    /// The groups it hears.
+    groups: Vec<Gid>,
 }
 
 impl Scripted {
@@ -82,6 +85,10 @@ impl Host for Scripted {
             Some(&(at, _)) if at <= self.now => PriorityMask::ALL,
             _ => PriorityMask::NONE,
         }
+    }
+
+    fn hears(&self, group: Gid) -> bool {
+        self.groups.contains(&group)
     }
 
     fn next_timeout(&self) -> Time {

@@ -40,20 +40,6 @@ pub(super) enum Message {
     Answer(Station),
 }
 
-/// The Ethernet address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).
-pub(super) fn group_mac(group: IpAddr) -> MacAddr {
-    match group {
-        IpAddr::V4(v4) => {
-            let [_, b, c, d] = v4.octets();
-            MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
-        }
-        IpAddr::V6(v6) => {
-            let o = v6.octets();
-            MacAddr([0x33, 0x33, o[12], o[13], o[14], o[15]])
-        }
-    }
-}
-
 /// The solicited-node group of an address (RFC 4291, 2.7.1).
 fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
     let [.., x, y, z] = ip.octets();
@@ -134,7 +120,7 @@ pub(super) fn question(own: Station, vlan: Option<u16>, target: IpAddr) -> Vec<u
         (IpAddr::V6(own_ip), IpAddr::V6(target)) => {
             let group = solicited_node(target);
             let body = ndp_body(target, 1, own.mac);
-            let to = group_mac(group.into());
+            let to = MacAddr::of_group(group.into());
             ndp_frame(
                 own,
                 vlan,
@@ -176,7 +162,7 @@ pub(super) fn answer(
         Some(Station {
             ip: IpAddr::V6(ip), ..
         }) => (ip, from_mac),
-        _ => (all_nodes, group_mac(all_nodes.into())),
+        _ => (all_nodes, MacAddr::of_group(all_nodes.into())),
     };
     let kind = Icmpv6Type::NeighborAdvertisement(NeighborAdvertisementHeader {
         router: false,

@@ -36,7 +36,7 @@ use crate::time::Time;
 use crate::wire::frame::{FrameView, encode_packet};
 use crate::wire::pfc::{self, Pfc};
 use crate::wire::{Encapsulation, Gid, MacAddr, Packet, Route, RouteId};
-use discovery::{Message, SHORTEST, Station, group_mac};
+use discovery::{Message, SHORTEST, Station};
 use neighbours::Neighbours;
 use pauses::Pauses;
 use std::collections::VecDeque;
@@ -317,7 +317,7 @@ impl<D: FrameDevice> Link for Ethernet<D> {
             return;
         }
         if route.dst.is_multicast() {
-            route.dst_mac = group_mac(route.dst.ip());
+            route.dst_mac = MacAddr::of_group(route.dst.ip());
         } else if route.dst == self.gid {
             route.dst_mac = self.own.mac;
         } else if route.encapsulation == Encapsulation::RoceV1
