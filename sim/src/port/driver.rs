@@ -155,6 +155,10 @@ pub struct Port<L> {
     faults: Option<Box<Faults>>,
     /// There if there is a rate.
     pace: Option<Pace>,
+    /// Groups that the link has joined, and what the card's count of changes was then.
+    groups: Vec<Gid>,
+    memberships: u64,
+    join_error: Option<PortError>,
     monitor: Monitor,
 }
 
@@ -182,6 +186,9 @@ impl<L: Link> Port<L> {
             out: Box::new([0; 4096]),
             faults: Faults::new(config),
             pace: config.rate.map(|rate| Pace::new(rate, config.burst)),
+            groups: Vec::new(),
+            memberships: 0,
+            join_error: None,
             monitor: Monitor::new(),
         }
     }
@@ -219,6 +226,12 @@ impl<L: Link> Port<L> {
     /// The latest packet that the operating system refused to send.
     pub fn last_send_error(&self) -> Option<&SendError> {
         self.monitor.last_send_error.as_ref()
+    }
+
+    /// Why the link could not join a group of the card's, if that has happened since this was last asked.
+    /// [`Port::poll`] has it join those that queue pairs are attached to.
+    pub fn take_join_error(&mut self) -> Option<PortError> {
+        self.join_error.take()
     }
 
     /// What a fault of [`PortConfig::faults`] has done so far; `None` if there is none in that position.
@@ -364,6 +377,9 @@ impl<L: Link> Port<L> {
     /// Sends what the card has to send and the link takes, within the budget.
     pub(super) fn send(&mut self, card: &mut Card) -> u32 {
         let mut sent = 0;
+        if card.memberships() != self.memberships {
+            self.follow_groups(card);
+        }
         // Like a packet that a real card has begun to put on the wire, what is kept is past changing.
         if self.link.keeps() && !self.link.flush(&mut self.monitor) {
             return sent;
@@ -426,6 +442,29 @@ impl<L: Link> Port<L> {
             }
         }
         true
+    }
+
+    /// Has the link join the card's groups, and leave those that are none any more.
+    #[cold]
+    fn follow_groups(&mut self, card: &Card) {
+        self.memberships = card.memberships();
+        let link = &mut self.link;
+        self.groups.retain(|&group| {
+            let stays = card.hears(group);
+            if !stays {
+                link.leave(group);
+            }
+            stays
+        });
+        for group in card.groups() {
+            if self.groups.contains(&group) {
+                continue;
+            }
+            match self.link.join(group) {
+                Ok(()) => self.groups.push(group),
+                Err(source) => self.join_error = Some(self.error("joining a group", source)),
+            }
+        }
     }
 
     #[cold]

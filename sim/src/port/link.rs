@@ -28,6 +28,17 @@ pub trait Link {
     /// Makes of a route of the card's the one that its packets take here.
     fn adopt(&self, route: &mut Route);
 
+    /// Takes from here on what is sent to a multicast group too, as a member of it. The card's own datagrams to
+    /// the group are not to come back: it hears them by itself.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's word, if it does not let this be.
+    fn join(&mut self, group: Gid) -> io::Result<()>;
+
+    /// Undoes [`Link::join`].
+    fn leave(&mut self, group: Gid);
+
     /// Takes one arrival, if there is one. A packet of it carries `name` as its route's.
     ///
     /// # Errors

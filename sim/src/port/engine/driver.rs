@@ -25,6 +25,7 @@ pub(super) trait AnyPort: Send {
     fn arm(&mut self) -> bool;
     fn counters(&self) -> &PortCounters;
     fn last_send_error(&self) -> Option<String>;
+    fn take_join_error(&mut self) -> Option<PortError>;
     fn set_tap(&mut self, tap: Option<Box<dyn Tap>>);
     fn error(&self, what: &'static str, source: io::Error) -> PortError;
 }
@@ -60,6 +61,10 @@ impl<L: Link + Send> AnyPort for Port<L> {
 
     fn last_send_error(&self) -> Option<String> {
         Port::last_send_error(self).map(ToString::to_string)
+    }
+
+    fn take_join_error(&mut self) -> Option<PortError> {
+        Port::take_join_error(self)
     }
 
     fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) {

@@ -308,6 +308,12 @@ impl Engine {
         self.shared.pair.hold().port.last_send_error()
     }
 
+    /// Why the port could not join a group that a queue pair was attached to by [`Engine::control`], if that has
+    /// happened since this was last asked.
+    pub fn take_join_error(&self) -> Option<PortError> {
+        self.shared.pair.hold().port.take_join_error()
+    }
+
     /// Shows every frame from here on to `tap`.
     pub fn set_tap(&self, tap: Option<Box<dyn Tap>>) {
         self.shared.pair.hold().port.set_tap(tap);

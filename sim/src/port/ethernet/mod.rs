@@ -93,8 +93,8 @@ pub enum EthernetError {
 /// the packet's. The Ethernet address of a peer is the address vector's; where that is zero, the peer is
 /// asked for it by ARP or neighbour discovery, in the route's VLAN, while its packets wait. (A link-local
 /// address of RoCEv1 tells it by itself, as Linux reads it.) Such questions of others are answered, on
-/// every VLAN. Frames to other Ethernet addresses are ignored; groups are not joined, but what arrives for
-/// them is the card's to judge. Pauses of the neighbour are obeyed by priority. There are no routers: every
+/// every VLAN. Frames to other Ethernet addresses are ignored, but those to the addresses of groups that the
+/// card's queue pairs are attached to. Pauses of the neighbour are obeyed by priority. There are no routers: every
 /// peer is a neighbour, or its address vector has the router's Ethernet address.
 ///
 /// ```no_run
@@ -128,6 +128,7 @@ pub struct Ethernet<D> {
     outbox: VecDeque<(Vec<u8>, bool)>,
     /// Frames from the card to itself.
     loopback: VecDeque<Vec<u8>>,
+    groups: Vec<Gid>,
 }
 
 impl<D: FrameDevice> EthernetPort<D> {
@@ -162,6 +163,7 @@ impl<D: FrameDevice> EthernetPort<D> {
             frame: Vec::with_capacity(4096 + 128),
             outbox: VecDeque::new(),
             loopback: VecDeque::new(),
+            groups: Vec::new(),
         };
         Ok(Port::new(link, &config.common))
     }
@@ -327,6 +329,15 @@ impl<D: FrameDevice> Link for Ethernet<D> {
         }
     }
 
+    fn join(&mut self, group: Gid) -> io::Result<()> {
+        self.groups.push(group);
+        Ok(())
+    }
+
+    fn leave(&mut self, group: Gid) {
+        self.groups.retain(|&g| g != group);
+    }
+
     fn arrived(&self) -> &[u8] {
         &self.inbox[..]
     }
@@ -372,6 +383,11 @@ impl<D: FrameDevice> Link for Ethernet<D> {
         let vlan = envelope.vlan;
         if let Some(message) = message {
             self.hear(monitor, vlan, message);
+            return Ok(Received::Other);
+        }
+        let is_heard = |g: &Gid| MacAddr::of_group(g.ip()) == envelope.dst;
+        if is_group(envelope.dst) && !self.groups.iter().any(is_heard) {
+            monitor.counters.foreign += 1;
             return Ok(Received::Other);
         }
         let view = match FrameView::decode(bytes) {

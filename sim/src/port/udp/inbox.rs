@@ -142,6 +142,19 @@ impl Inbox {
         }
     }
 
+    /// True if the next datagram is to be asked for.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.run.is_none() && self.next == self.filled
+    }
+
+    /// Another socket is asked next, and what is left of the last one's is not taken.
+    pub(super) fn turn(&mut self) {
+        self.run = None;
+        self.next = self.filled;
+        self.drained = false;
+    }
+
     /// The next of the datagrams that came as one.
     #[inline]
     fn piece(&mut self) -> Option<Arrival> {

@@ -4,16 +4,19 @@
 //! * `socket`: the socket, its options and its system calls.
 //! * `batch`, `inbox`: many datagrams in one system call, out and in.
 //! * `datagram`: packets to datagrams and back.
+//! * `groups`: multicast groups, which have a socket each.
 //! * `error`: why it does not open.
 
 mod batch;
 mod datagram;
 mod error;
+mod groups;
 mod inbox;
 mod socket;
 
 pub use error::OpenError;
 
+use super::ethernet::wait_for;
 use super::link::{Arrival, Monitor, Received};
 use super::{Direction, Link, Port, PortConfig, SendError};
 use crate::card::PriorityMask;
@@ -22,6 +25,7 @@ use crate::wire::frame::UDP_PORT;
 use crate::wire::{Ecn, Encapsulation, Gid, MacAddr, Operation, Packet, Route, RouteId};
 use batch::{Batch, Outcome, Way};
 use datagram::Headers;
+use groups::Sockets;
 use inbox::Inbox;
 use socket::Socket;
 use std::io;
@@ -61,6 +65,9 @@ impl Default for UdpConfig {
 
 /// Drives one card over a UDP socket on RoCEv2's port, in one thread; see [`Port`].
 ///
+/// Multicast groups are those of this machine: they are joined on its loopback interface, and datagrams to them
+/// do not leave it. (Linux has no route there for groups of IPv6 unless it is told one.)
+///
 /// ```no_run
 /// use softroce_sim::card::Card;
 /// use softroce_sim::port::{UdpConfig, UdpPort, seed};
@@ -80,12 +87,11 @@ pub type UdpPort = Port<Udp>;
 /// The link of a [`UdpPort`]: one socket, whose headers the kernel writes.
 #[derive(Debug)]
 pub struct Udp {
-    socket: Socket,
+    sockets: Sockets,
     local: SocketAddr,
     gid: Gid,
     batch: Batch,
     inbox: Inbox,
-    overflow_seen: u32,
 }
 
 impl UdpPort {
@@ -108,18 +114,21 @@ impl UdpPort {
             config.address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
             config.port,
         );
-        let local = socket.local().map_err(|source| OpenError::Io {
-            address: asked,
-            what: "asking for the address",
-            source,
-        })?;
+        let io = |what| {
+            move |source| OpenError::Io {
+                address: asked,
+                what,
+                source,
+            }
+        };
+        let local = socket.local().map_err(io("asking for the address"))?;
+        let sockets = Sockets::new(socket, config).map_err(io("making an epoll descriptor"))?;
         let link = Udp {
-            socket,
+            sockets,
             local,
             gid: Gid::from(local.ip()),
             batch: Batch::new(config.offload),
             inbox: Inbox::new(config.offload),
-            overflow_seen: 0,
         };
         Ok(Port::new(link, &config.common))
     }
@@ -136,7 +145,7 @@ impl UdpPort {
     ///
     /// If the socket does not tell.
     pub fn receive_buffer(&self) -> io::Result<usize> {
-        self.link().socket.receive_buffer()
+        self.link().sockets.own.receive_buffer()
     }
 }
 
@@ -157,24 +166,40 @@ impl Link for Udp {
         route.udp_src = self.local.port();
     }
 
+    fn join(&mut self, group: Gid) -> io::Result<()> {
+        self.sockets.join(group)
+    }
+
+    fn leave(&mut self, group: Gid) {
+        self.sockets.leave(group, &mut self.inbox);
+    }
+
     #[inline]
     fn receive(&mut self, monitor: &mut Monitor, name: RouteId) -> io::Result<Received> {
-        let Some(arrival) = self.inbox.next(&self.socket)? else {
+        let Some((arrival, group)) = self.sockets.next(&mut self.inbox)? else {
             return Ok(Received::Nothing);
         };
         if let Some(n) = arrival.overflow {
-            monitor.counters.overflow += u64::from(n.wrapping_sub(self.overflow_seen));
-            self.overflow_seen = n;
+            monitor.counters.overflow += self.sockets.dropped(n);
+        }
+        let mut to = self.local;
+        if let Some(group) = group {
+            // The card's own, which it has heard already.
+            if arrival.from.ip() == to.ip() && arrival.from.port() == to.port() {
+                monitor.counters.foreign += 1;
+                return Ok(Received::Other);
+            }
+            to.set_ip(group.ip());
         }
         let bytes = &self.inbox.bytes()[arrival.bytes.clone()];
-        let route = datagram::arrival(arrival.from, self.gid, arrival.tos);
+        let route = datagram::arrival(arrival.from, group.unwrap_or(self.gid), arrival.tos);
         let ecn = Ecn::from_bits(arrival.tos);
         let decoded = datagram::decode(bytes, &route, ecn, self.local.port());
         let icrc = decoded
             .as_ref()
             .map(|view| view.check_icrc_any_identification());
         if monitor.tap.is_some() {
-            let mut headers = Headers::of_arrival(arrival.from, self.local, arrival.tos);
+            let mut headers = Headers::of_arrival(arrival.from, to, arrival.tos);
             if let Ok(Ok(identification)) = icrc {
                 headers.identification = identification;
             }
@@ -216,7 +241,8 @@ impl Link for Udp {
         payload: &[u8],
     ) -> bool {
         // Headers that the kernel would write differently make a packet that nobody accepts.
-        if route.encapsulation != Encapsulation::RoceV2 || route.src != self.gid {
+        let is_of_kernel = route.encapsulation == Encapsulation::RoceV2 && route.src == self.gid;
+        if !is_of_kernel || route.dst.is_multicast() && !self.sockets.own.reaches_groups() {
             monitor.counters.refused += 1;
             return true;
         }
@@ -249,7 +275,7 @@ impl Link for Udp {
         let local = self.local;
         let sent_all = self
             .batch
-            .transmit(&mut self.socket, |outcome| match outcome {
+            .transmit(&mut self.sockets.own, |outcome| match outcome {
                 Outcome::Sent(way, datagram) => {
                     monitor.counters.sent += 1;
                     if monitor.tap.is_some() {
@@ -282,11 +308,14 @@ impl Link for Udp {
     fn advance(&mut self, _: &mut Monitor) {}
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
-        self.socket.wait(to_send, timeout)
+        match to_send || self.sockets.is_alone() {
+            true => self.sockets.own.wait(to_send, timeout),
+            false => wait_for(&self.sockets, false, timeout),
+        }
     }
 
     fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.socket.descriptor()
+        self.sockets.descriptor()
     }
 }
 

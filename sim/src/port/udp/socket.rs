@@ -11,8 +11,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// A UDP socket that is bound and not connected, and does not block.
@@ -22,10 +22,48 @@ pub(super) struct Socket {
     /// TOS and TTL that what is sent next will have.
     tos: u8,
     ttl: u8,
+    /// What is sent to groups stays on the loopback interface.
+    to_groups: bool,
 }
 
+/// The loopback interface has this number in every network namespace of Linux.
+const LOOPBACK: u32 = 1;
+
 impl Socket {
+    /// A socket at an address of the card's own.
     pub(super) fn open(address: SocketAddr, config: &UdpConfig) -> Result<Socket, OpenError> {
+        let mut socket = Socket::make(address, config, |_| Ok(()))?;
+        // Where there is no loopback interface, groups are out of reach, and all else goes on.
+        socket.to_groups = match address {
+            SocketAddr::V4(_) => socket.socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => socket.socket.set_multicast_if_v6(LOOPBACK),
+        }
+        .is_ok();
+        Ok(socket)
+    }
+
+    /// A socket at the address of a multicast group, as every member on this machine has one: what is sent to the
+    /// group on the loopback interface comes to each.
+    pub(super) fn open_group(group: SocketAddr, config: &UdpConfig) -> Result<Socket, OpenError> {
+        let join = |socket: &socket2::Socket| socket.set_reuse_address(true);
+        let socket = Socket::make(group, config, join)?;
+        match group.ip() {
+            IpAddr::V4(ip) => socket.socket.join_multicast_v4(&ip, &Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) => socket.socket.join_multicast_v6(&ip, LOOPBACK),
+        }
+        .map_err(|source| OpenError::Io {
+            address: group,
+            what: "joining on the loopback interface",
+            source,
+        })?;
+        Ok(socket)
+    }
+
+    fn make(
+        address: SocketAddr,
+        config: &UdpConfig,
+        prepare: impl FnOnce(&socket2::Socket) -> io::Result<()>,
+    ) -> Result<Socket, OpenError> {
         let io = |what| {
             move |source: io::Error| OpenError::Io {
                 address,
@@ -80,6 +118,7 @@ impl Socket {
             setsockopt(&socket, sockopt::UdpGroSegment, &true)
                 .map_err(|e| io("setting UDP_GRO")(e.into()))?;
         }
+        prepare(&socket).map_err(io("setting SO_REUSEADDR"))?;
         socket
             .bind(&SockAddr::from(address))
             .map_err(|e| OpenError::bind(address, e))?;
@@ -87,7 +126,13 @@ impl Socket {
             socket,
             tos: 0,
             ttl: ttl as u8,
+            to_groups: false,
         })
+    }
+
+    /// Datagrams to groups can be sent; they do not leave this machine.
+    pub(super) fn reaches_groups(&self) -> bool {
+        self.to_groups
     }
 
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
@@ -158,14 +203,15 @@ impl Socket {
         })
     }
 
-    /// Another name of the socket.
-    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
-        Ok(self.socket.try_clone()?.into())
-    }
-
     /// Sleeps until there is something to receive, or room to send if `to_send`; at most `timeout`.
     pub(super) fn wait(&self, to_send: bool, timeout: Duration) -> io::Result<()> {
         wait_for(&self.socket, to_send, timeout)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -57,6 +57,11 @@ pub(super) trait Seat: Send + Sync + 'static {
     /// Ethernet address of a peer, where it is the program's to know.
     fn resolve(&self, gid: Gid) -> Option<MacAddr>;
 
+    /// After the card has taken on a group: whether datagrams to it come here.
+    fn joined(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn now(&self) -> Duration;
     fn sleep(&self, time: Duration) -> Result<()>;
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
@@ -414,7 +419,10 @@ impl<S: Seat> Provider for CardProvider<S> {
 
     fn attach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {
         let qp = QpNumber::new(number(qp));
-        Ok(self.common.with(|card, _| card.attach_mcast(qp, group))??)
+        self.common.with(|card, _| card.attach_mcast(qp, group))??;
+        self.common.seat.joined().inspect_err(|_| {
+            let _ = self.common.with(|card, _| card.detach_mcast(qp, group));
+        })
     }
 
     fn detach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {

@@ -230,6 +230,13 @@ impl Seat for PortSeat {
         None
     }
 
+    fn joined(&self) -> Result<()> {
+        match self.engine.take_join_error() {
+            None => Ok(()),
+            Some(e) => Err(Error::Port(e.to_string())),
+        }
+    }
+
     fn now(&self) -> Duration {
         self.opened.elapsed()
     }
