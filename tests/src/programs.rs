@@ -12,7 +12,7 @@ pub type Pair = (
 );
 
 /// Programs with two roles, and what server and client print when all is well; `#` stands for any number.
-pub const PAIRS: [Pair; 4] = [
+pub const PAIRS: [Pair; 5] = [
     (
         "rc_pingpong",
         &[],
@@ -35,6 +35,14 @@ pub const PAIRS: [Pair; 4] = [
         "rpc",
         &["server: answered 500 calls, woken # times"],
         &["client: 500 calls, 8 at a time, in # ms; the slowest took # us"],
+    ),
+    (
+        "ud_multicast",
+        &[
+            "server: member 1 got 50 datagrams",
+            "server: member 2 got 50 datagrams",
+        ],
+        &["client: sent 50 datagrams, and got 50 as a member"],
     ),
 ];
 

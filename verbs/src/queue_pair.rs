@@ -377,7 +377,11 @@ impl QueuePair {
         Ok(window.rkey)
     }
 
-    /// Receives from here on what is sent to a multicast group.
+    /// Receives from here on what is sent to a multicast group, this queue pair's own datagrams among it.
+    ///
+    /// Groups of a software card are those of its machine: datagrams to them stay on the loopback interface. On
+    /// RoCEv2 by libibverbs the network is told of the membership as well, by IGMP, which `ibv_attach_mcast`
+    /// leaves to its caller.
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 //! `SOFTROCE_DEVICE` names, such as the `rxe0` of a kernel with Soft-RoCE.
 #![cfg(target_os = "linux")]
 
+mod groups;
 mod memory;
 mod queues;
 

@@ -36,6 +36,11 @@ pub(super) const RULES: &[Rule] = &[
         "Sending to a group needs no attachment",
         [sending_to_a_group_needs_no_attachment]
     ),
+    rule!(
+        Behaviour,
+        "A member hears what it sends to its group, once",
+        [a_member_hears_itself_once]
+    ),
 ];
 
 fn group() -> Gid {
@@ -184,4 +189,46 @@ fn sending_to_a_group_needs_no_attachment() {
         assert_eq!(p.bth.dest_qp(), QpNumber::MULTICAST);
         assert_eq!(b.completed(), [(1, Status::Success)]);
     }
+}
+
+fn a_member_hears_itself_once() {
+    let mut b = ready();
+    let mut second = b.another();
+    for number in [b.qp.number(), second.number()] {
+        b.card.attach_mcast(number, group()).unwrap();
+    }
+    b.post_recv(1, 100, 64);
+    let request = RecvRequest {
+        wr_id: 2,
+        sges: &[b.sge(200, 64)],
+    };
+    second.post_recv(&request).unwrap();
+    let nowhere = MacAddr::default();
+    let vector = address_of(group(), nowhere);
+    let address = b.card.create_ah(b.pd, &vector).unwrap();
+    let request = SendRequest {
+        to: Some(Datagram {
+            address,
+            qp: QpNumber::MULTICAST,
+            qkey: QKEY,
+        }),
+        inline: Some(b"to all"),
+        ..SendRequest::new(3, Work::Send, &[])
+    };
+    b.try_post(&request).unwrap();
+    // Nothing is heard before it is sent.
+    assert!(b.completed().is_empty());
+    let sent = b.pull().unwrap();
+    let mut heard: Vec<_> = b.poll().iter().map(|c| (c.wr_id, c.qp, c.src_qp)).collect();
+    heard.sort_by_key(|c| c.0);
+    let own = b.qp.number();
+    assert_eq!(heard[..2], [(1, own, own), (2, second.number(), own)]);
+    assert_eq!((heard.len(), heard[2].0), (3, 3));
+    for at in [100, 200] {
+        assert_eq!(b.memory(at + 40, 6), b"to all");
+        assert_eq!(b.memory(at + 36, 4), [239, 1, 2, 3], "the group's address");
+    }
+    // On the wire it goes to the group's Ethernet address: 01:00:5e and the lower 23 bits (RFC 1112, 6.4).
+    let route = b.routes().get(sent.route).unwrap();
+    assert_eq!(route.dst_mac, MacAddr([1, 0, 0x5e, 1, 2, 3]));
 }

@@ -6,12 +6,14 @@
 //! | `abi` | libibverbs' structures |
 //! | `library` | libibverbs, found at run time |
 //! | `convert` | this crate's types as libibverbs', and back |
+//! | `groups` | multicast groups |
 //! | `queues` | posting and polling |
 
 #![allow(unsafe_code)]
 
 mod abi;
 mod convert;
+mod groups;
 mod library;
 mod queues;
 
@@ -45,6 +47,7 @@ pub(crate) struct IbvProvider {
     context: Arc<IbvContext>,
     /// The place in the GID table that its packets come from.
     gid_index: u8,
+    memberships: groups::Memberships,
     opened: Instant,
 }
 
@@ -115,6 +118,7 @@ pub(crate) fn open(name: &str) -> Result<Option<IbvProvider>> {
             keys: Mutex::default(),
         }),
         gid_index: 0,
+        memberships: groups::Memberships::default(),
         opened: Instant::now(),
     };
     provider.gid_index = match index {
@@ -496,19 +500,11 @@ impl Provider for IbvProvider {
     }
 
     fn attach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {
-        let gid = convert::raw_gid(group);
-        // SAFETY: the queue pair is one of this device's.
-        let code =
-            unsafe { (self.context.verbs.ibv_attach_mcast)(qp as *mut ibv_qp, &raw const gid, 0) };
-        check(&format!("ibv_attach_mcast to {group}"), code)
+        self.attach(qp, group)
     }
 
     fn detach_mcast(&self, qp: Handle, group: Gid) -> Result<()> {
-        let gid = convert::raw_gid(group);
-        // SAFETY: the queue pair is one of this device's.
-        let code =
-            unsafe { (self.context.verbs.ibv_detach_mcast)(qp as *mut ibv_qp, &raw const gid, 0) };
-        check(&format!("ibv_detach_mcast from {group}"), code)
+        self.detach(qp, group)
     }
 
     fn destroy_qp(&self, qp: Handle) {
