@@ -433,6 +433,11 @@ impl Bench {
         text
     }
 
+    /// The way that a packet of the card takes.
+    pub fn way_of(&self, packet: &Packet) -> Route {
+        self.routes.get(packet.route).unwrap()
+    }
+
     /// The bytes of a packet's payload.
     pub fn bytes(&self, packet: &Packet) -> Vec<u8> {
         self.env

@@ -6,6 +6,7 @@ mod ends;
 mod engine;
 mod ethernet;
 mod faults;
+mod groups;
 mod hostile;
 mod neighbours;
 mod raw;

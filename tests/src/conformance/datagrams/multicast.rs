@@ -229,6 +229,6 @@ fn a_member_hears_itself_once() {
         assert_eq!(b.memory(at + 36, 4), [239, 1, 2, 3], "the group's address");
     }
     // On the wire it goes to the group's Ethernet address: 01:00:5e and the lower 23 bits (RFC 1112, 6.4).
-    let route = b.routes().get(sent.route).unwrap();
+    let route = b.way_of(&sent);
     assert_eq!(route.dst_mac, MacAddr([1, 0, 0x5e, 1, 2, 3]));
 }
