@@ -16,6 +16,8 @@ use clap::Args;
 use softroce_sim::card::congestion::{CongestionControl, Dcqcn, Notification};
 use softroce_sim::card::{CardConfig, Counters};
 use softroce_sim::faults::{Action, Fault, Pattern};
+#[cfg(target_os = "linux")]
+use softroce_sim::port::Tap;
 use softroce_sim::port::{PortConfig, PortCounters};
 use softroce_sim::rate::Rate;
 use softroce_verbs::provider::sim::World;
@@ -41,11 +43,17 @@ pub struct DeviceArgs {
     #[arg(value_name = "SERVER")]
     pub server: Option<String>,
     /// TCP port over which addresses are exchanged.
-    #[arg(long, short = 'p', value_name = "PORT", default_value_t = 18515)]
+    #[arg(
+        long,
+        short = 'p',
+        value_name = "PORT",
+        allow_negative_numbers = true,
+        default_value_t = 18515
+    )]
     pub port: u16,
     /// Seed of every random stream of a scenario's network, instead of the scenario's; of the card on
     /// softroce0, instead of one from the operating system.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Set a key of the scenario, such as link.loss=0.001.
     #[arg(long, value_name = "PATH=VALUE")]
@@ -150,6 +158,31 @@ pub enum Where {
 }
 
 impl DeviceArgs {
+    /// Refuses what only other devices have.
+    pub(crate) fn check(&self) -> Result<(), LaunchError> {
+        let place = self.place();
+        let refuse = |text| Err(LaunchError::Arguments(text));
+        if let (Some((option, instead)), true) =
+            (self.mishaps.given(), place != Where::SoftwareCard)
+        {
+            let instead = match place {
+                Where::Scenario => format!("; a scenario's network has {instead}"),
+                _ => String::new(),
+            };
+            return refuse(format!(
+                "{option} is for a software card, and {} is none{instead}",
+                self.device
+            ));
+        }
+        match self.set.first() {
+            Some(setting) if place != Where::Scenario => refuse(format!(
+                "--set {setting} is for a scenario, and {} is none",
+                self.device
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// What the device name means.
     pub fn place(&self) -> Where {
         if self.device.starts_with(SIM) {
@@ -256,17 +289,7 @@ pub fn launch<T: Send + 'static>(
     args: &DeviceArgs,
     program: impl Fn(Context, Role) -> T + Clone + Send + 'static,
 ) -> Result<Launched<T>, LaunchError> {
-    let place = args.place();
-    if let (Some((option, instead)), true) = (args.mishaps.given(), place != Where::SoftwareCard) {
-        let instead = match place {
-            Where::Scenario => format!("; a scenario's network has {instead}"),
-            _ => String::new(),
-        };
-        return Err(LaunchError::Arguments(format!(
-            "{option} is for a software card, and {} is none{instead}",
-            args.device
-        )));
-    }
+    args.check()?;
     match args.device.strip_prefix(SIM) {
         Some(scenario) => in_scenario(scenario, args, program),
         None => on_device(args, program),
@@ -291,12 +314,6 @@ fn on_device<T>(
             (Role::Server { listen }, "server")
         }
     };
-    if let Some(setting) = args.set.first() {
-        return Err(LaunchError::Arguments(format!(
-            "--set {setting} is for a scenario, and {} is none",
-            args.device
-        )));
-    }
     let opened = open(args)?;
     let value = program(opened.context.clone(), role);
     Ok(Launched {
@@ -307,14 +324,16 @@ fn on_device<T>(
 }
 
 /// A device that is none of a scenario's.
-struct Opened {
-    context: Context,
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) context: Context,
     #[cfg(target_os = "linux")]
     card: Option<softroce_verbs::provider::port::Opened>,
 }
 
+/// Opens the device, none of a scenario's.
 #[cfg(target_os = "linux")]
-fn open(args: &DeviceArgs) -> Result<Opened, LaunchError> {
+pub(crate) fn open(args: &DeviceArgs) -> Result<Opened, LaunchError> {
     let Some(mut card) = softroce_verbs::software(&args.device)? else {
         return Ok(Opened {
             context: softroce_verbs::open(&args.device)?,
@@ -338,8 +357,9 @@ fn open(args: &DeviceArgs) -> Result<Opened, LaunchError> {
 }
 
 impl Opened {
+    /// What a software card and its port have counted.
     #[cfg(target_os = "linux")]
-    fn report(&self) -> Option<CardReport> {
+    pub(crate) fn report(&self) -> Option<CardReport> {
         let card = self.card.as_ref()?;
         Some(CardReport {
             card: card.card_counters(),
@@ -350,6 +370,20 @@ impl Opened {
     #[cfg(not(target_os = "linux"))]
     fn report(&self) -> Option<CardReport> {
         None
+    }
+
+    /// The latest packet of a software card that the operating system refused to send.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn last_send_error(&self) -> Option<String> {
+        self.card.as_ref()?.engine().last_send_error()
+    }
+
+    /// Shows every frame of a software card from here on to `tap`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_tap(&self, tap: Option<Box<dyn Tap>>) {
+        if let Some(card) = &self.card {
+            card.engine().set_tap(tap);
+        }
     }
 }
 

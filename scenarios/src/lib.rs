@@ -13,7 +13,8 @@
 //! | [`device`] | where verbs programs run: a device, or a scenario's network |
 //! | [`inspect`] | captures from any card |
 //! | [`perf`] | bandwidth and latency between two verbs programs |
-//! | `pingpong` | a first conversation between two processes (Linux) |
+//! | `pingpong` | a first conversation between two verbs programs (Linux) |
+//! | `tally` | what a card has counted, as those two report it |
 //! | `plain` | text that others wrote, fit for a terminal |
 //! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
@@ -32,5 +33,6 @@ pub mod pingpong;
 mod plain;
 pub mod report;
 pub mod run;
+mod tally;
 pub mod units;
 mod warning;

@@ -46,6 +46,19 @@ pub const PAIRS: [Pair; 5] = [
     ),
 ];
 
+/// `softroce pingpong`, which prints more than this.
+pub const PINGPONG: Pair = ("pingpong", CONVERSATION, CONVERSATION);
+
+const CONVERSATION: &[&str] = &[
+    "  SEND                  4096 bytes each way, data intact",
+    "  SEND with immediate   4096 bytes each way, data intact",
+    "  WRITE                 4096 bytes each way, data intact",
+    "  WRITE with immediate  4096 bytes each way, data intact",
+    "  READ                  4096 bytes each way, data intact",
+    "8192000 bytes in # seconds = # Mbit/sec",
+    "1000 iters in # seconds = # usec/iter",
+];
+
 /// Whether a line is as the pattern has it.
 pub fn fits(line: &str, pattern: &str) -> bool {
     let words: Vec<_> = line.split(' ').collect();
@@ -91,7 +104,7 @@ pub fn build(tests: &[&str]) -> BTreeMap<String, PathBuf> {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         // As for all packages, so that what `cargo test --workspace` has built is what is found.
         .args(["build", "--workspace", "--offline", "--locked", "-q"])
-        .arg("--examples")
+        .args(["--examples", "--bins"])
         .args(tests.iter().flat_map(|test| ["--test", test]))
         .args(["--profile", profile, "--message-format", "json"])
         .arg("--target-dir")

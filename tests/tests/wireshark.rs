@@ -107,21 +107,25 @@ fn tshark_reads_the_capture_of_a_socket() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let end = |name: &str, server: Option<&str>| softroce::pingpong::Options {
-        server: server.map(String::from),
-        port,
+        device: softroce::device::DeviceArgs {
+            device: "softroce0".into(),
+            server: server.map(String::from),
+            port,
+            seed: None,
+            set: Vec::new(),
+            mishaps: softroce::device::MishapArgs::default(),
+        },
         size: 3001,
         mtu: softroce_sim::card::Mtu::M1024,
         rx_depth: 16,
         iters: 20,
         sl: 0,
-        gid_idx: 0,
+        gid_idx: None,
         chk: true,
         bind: None,
         timeout: 14,
         retry_cnt: 7,
         wait: 10,
-        loss: softroce_sim::random::Probability::ZERO,
-        seed: None,
         capture: Some(dir.path().join(name)),
         json: true,
     };

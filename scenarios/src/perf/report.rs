@@ -2,6 +2,7 @@
 
 use super::options::{Config, Options};
 use crate::device::{CardReport, NetworkReport};
+use crate::tally::Tally;
 use serde::{Deserialize, Serialize};
 use softroce_sim::card::Counters;
 use softroce_verbs::{Mtu, QpType};
@@ -116,19 +117,8 @@ struct Document<'a> {
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct CardCounters {
     card: String,
-    sent_packets: u64,
-    received_packets: u64,
-    retransmitted_packets: u64,
-    timeouts: u64,
-    naks_sent: u64,
-    naks_received: u64,
-    rnr_naks_sent: u64,
-    rnr_naks_received: u64,
-    duplicate_requests: u64,
-    out_of_sequence: u64,
-    ecn_marked: u64,
-    cnps_sent: u64,
-    cnps_received: u64,
+    #[serde(flatten)]
+    tally: Tally,
     /// By the port, on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped_on_purpose: Option<u64>,
@@ -141,19 +131,7 @@ impl CardCounters {
     fn new(card: String, c: &Counters) -> CardCounters {
         CardCounters {
             card,
-            sent_packets: c.sent_packets,
-            received_packets: c.received_packets,
-            retransmitted_packets: c.retransmitted_packets,
-            timeouts: c.timeouts,
-            naks_sent: c.naks_sent.total(),
-            naks_received: c.naks_received.total(),
-            rnr_naks_sent: c.rnr_naks_sent,
-            rnr_naks_received: c.rnr_naks_received,
-            duplicate_requests: c.duplicate_requests,
-            out_of_sequence: c.out_of_sequence,
-            ecn_marked: c.ecn_marked,
-            cnps_sent: c.cnps_sent,
-            cnps_received: c.cnps_received,
+            tally: c.into(),
             dropped_on_purpose: None,
             dropped_by_full_socket: None,
         }
@@ -177,22 +155,7 @@ impl CardCounters {
 
     /// One line.
     pub(super) fn line(&self) -> String {
-        let mut line = format!(
-            "{}: {} packets sent, {} received, {} retransmitted, {} timeouts; NAKs: {} sent, {} received; \
-             RNR NAKs: {} sent, {} received",
-            self.card,
-            self.sent_packets,
-            self.received_packets,
-            self.retransmitted_packets,
-            self.timeouts,
-            self.naks_sent,
-            self.naks_received,
-            self.rnr_naks_sent,
-            self.rnr_naks_received
-        );
-        if self.ecn_marked > 0 {
-            let _ = write!(line, "; {} arrived ECN-marked", self.ecn_marked);
-        }
+        let mut line = format!("{}: {}", self.card, self.tally);
         for (n, how) in [
             (self.dropped_on_purpose, "on purpose"),
             (self.dropped_by_full_socket, "by a full socket"),

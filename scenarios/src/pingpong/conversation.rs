@@ -8,9 +8,8 @@ use super::exchange::{Control, Peer};
 use super::report::{Console, OperationReport, PingpongReport, Report};
 use super::session::{Part, Session};
 use super::{Options, PingpongError};
-use softroce_sim::card::{CompletionKind, Remote, Work};
-use softroce_sim::wire::Immediate;
-use std::time::{Duration, Instant};
+use softroce_verbs::{CompletionKind, Immediate, Remote, Work};
+use std::time::Duration;
 
 /// How long to serve a peer that does not say when it is done.
 const PLAIN_LINGER: Duration = Duration::from_millis(500);
@@ -50,14 +49,14 @@ const FIRST_ITERATION: u64 = 1 << 32;
 
 /// The whole of it.
 pub(super) fn hold(
-    session: &mut Session,
+    session: &mut Session<'_>,
     control: Control,
     peer: &Peer,
+    is_server: bool,
     options: &Options,
     console: &mut Console,
     report: &mut Report,
 ) -> Result<(), PingpongError> {
-    let is_server = options.server.is_none();
     match peer.memory {
         Some(memory) => {
             session.watch(control);
@@ -87,14 +86,14 @@ pub(super) fn hold(
     session.linger(PLAIN_LINGER)
 }
 
-struct Operations<'a> {
-    session: &'a mut Session,
+struct Operations<'a, 'b> {
+    session: &'a mut Session<'b>,
     memory: Remote,
     is_server: bool,
     size: u32,
 }
 
-impl Operations<'_> {
+impl Operations<'_, '_> {
     /// One operation in both directions.
     fn exchange(&mut self, operation: Operation) -> Result<OperationReport, PingpongError> {
         match (operation, self.is_server) {
@@ -189,18 +188,18 @@ impl Operations<'_> {
 }
 
 /// Fills what the peer will READ; before it can know where that is.
-pub(super) fn prepare(session: &Session, options: &Options) {
-    let pattern = Operation::Read.pattern(options.server.is_none());
+pub(super) fn prepare(session: &Session<'_>, is_server: bool) {
+    let pattern = Operation::Read.pattern(is_server);
     session.fill(Part::ReadSource, pattern);
 }
 
 /// SENDs back and forth.
 fn ping_pong(
-    session: &mut Session,
+    session: &mut Session<'_>,
     is_server: bool,
     options: &Options,
 ) -> Result<PingpongReport, PingpongError> {
-    let start = Instant::now();
+    let start = session.now();
     let iters = u64::from(options.iters);
     for i in 0..iters {
         if !is_server {
@@ -224,10 +223,10 @@ fn ping_pong(
         }
     }
     session.wait_sent("the last message of the ping-pong")?;
-    Ok(PingpongReport::new(options, start.elapsed()))
+    Ok(PingpongReport::new(options, session.now() - start))
 }
 
-fn ping(session: &mut Session, pattern: u64, options: &Options) -> Result<(), PingpongError> {
+fn ping(session: &mut Session<'_>, pattern: u64, options: &Options) -> Result<(), PingpongError> {
     // The message before has its answer, but the answer to its packets may have been lost.
     session.wait_sent("a message of the ping-pong")?;
     if options.chk {

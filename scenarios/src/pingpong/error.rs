@@ -1,8 +1,8 @@
 //! What can go wrong between two ends.
 
-use softroce_sim::card::{CreateError, ModifyError, PostError};
-use softroce_sim::memory::RegisterError;
-use softroce_sim::port::{OpenError, PortError, SeedError};
+use crate::device::LaunchError;
+use softroce_sim::port::{OpenError, SeedError};
+use softroce_verbs::PostError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -47,7 +47,20 @@ pub enum PingpongError {
         /// The operating system's word.
         source: io::Error,
     },
-    /// The card's port cannot be opened.
+    /// The device does not open, or the scenario cannot be built.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// An option does not go with the device.
+    #[error("{option} is for {kind}, and {device} is none")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What it is for.
+        kind: &'static str,
+        /// The device.
+        device: String,
+    },
+    /// The address cannot be a card's.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// There is no randomness for the card.
@@ -74,36 +87,27 @@ pub enum PingpongError {
     /// The exchange of addresses failed.
     #[error("exchange of addresses with {peer}: {source}")]
     Exchange {
-        /// The peer's TCP address.
-        peer: SocketAddr,
+        /// Who that is.
+        peer: String,
         /// What happened.
         source: io::Error,
     },
     /// What the peer sent over TCP makes no sense.
     #[error("exchange of addresses with {peer}: {what}: {text:?}")]
     Garbled {
-        /// The peer's TCP address.
-        peer: SocketAddr,
+        /// Who that is.
+        peer: String,
         /// What is wrong.
         what: &'static str,
         /// What it sent.
         text: String,
     },
-    /// Something of the card could not be made.
+    /// A call of the device failed.
     #[error(transparent)]
-    Create(#[from] CreateError),
-    /// Memory could not be registered.
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// The queue pair could not be connected.
-    #[error("queue pair: {0}")]
-    Modify(#[from] ModifyError),
+    Verbs(#[from] softroce_verbs::Error),
     /// A request was not taken.
     #[error("queue pair: {0}")]
     Post(#[from] PostError),
-    /// The port broke.
-    #[error(transparent)]
-    Port(#[from] PortError),
     /// A request completed in error.
     #[error("{what} failed: {why}")]
     Failed {
@@ -135,7 +139,7 @@ pub enum PingpongError {
         expected: String,
     },
     /// The peer is gone.
-    #[error("waiting for {what}: the peer closed its TCP connection: it has ended")]
+    #[error("waiting for {what}: the peer closed its connection: it has ended")]
     PeerGone {
         /// What was waited for.
         what: String,
@@ -163,6 +167,8 @@ impl PingpongError {
             | PingpongError::Resolve { .. }
             | PingpongError::NotLoopback { .. }
             | PingpongError::Connect { .. }
+            | PingpongError::Launch(_)
+            | PingpongError::Option { .. }
             | PingpongError::Open(_)
             | PingpongError::Seed(_)
             | PingpongError::Capture { .. }

@@ -1,4 +1,4 @@
-//! The exchange of addresses over TCP.
+//! The exchange of addresses: over TCP, or by the side in virtual time.
 //!
 //! It begins as that of `ibv_rc_pingpong`: the client sends 52 bytes, the server answers with 52 bytes.
 //! They are `LID:QPN:PSN:GID` in hexadecimal digits (4, 6, 6 and 32 of them) and one byte more. That
@@ -17,8 +17,8 @@
 //! open, and each end sends `done` and a NUL when it has its last completion.
 
 use super::{Options, PingpongError};
-use softroce_sim::card::Remote;
-use softroce_sim::wire::{Gid, Psn, QpNumber, RemoteKey};
+use softroce_verbs::{Gid, Partner, Psn, QpNumber, Remote, RemoteKey};
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -175,24 +175,58 @@ impl Details {
     }
 }
 
-/// A TCP connection and who is at its other end.
+/// What carries bytes to the other end and back.
+#[derive(Debug)]
+enum Wire {
+    Tcp(TcpStream),
+    /// In virtual time; what has come and was not read yet.
+    Beside(Partner, VecDeque<u8>),
+}
+
+impl Wire {
+    /// Takes what has come, without waiting; how many bytes that was, 0 at the end.
+    fn take(&mut self) -> io::Result<usize> {
+        match self {
+            Wire::Tcp(tcp) => tcp.read(&mut [0; 64]),
+            Wire::Beside(partner, _) => match partner.try_receive() {
+                Ok(Some(message)) => Ok(message.len()),
+                Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+                Err(_) => Ok(0),
+            },
+        }
+    }
+}
+
+/// A connection and who is at its other end.
 #[derive(Debug)]
 pub(super) struct Stream {
-    tcp: TcpStream,
-    peer: SocketAddr,
+    wire: Wire,
+    peer: String,
 }
 
 impl Stream {
     fn new(tcp: TcpStream, peer: SocketAddr) -> Result<Stream, PingpongError> {
-        let stream = Stream { tcp, peer };
         let set = |tcp: &TcpStream| {
             tcp.set_nonblocking(false)?;
             tcp.set_nodelay(true)?;
             tcp.set_read_timeout(Some(PATIENCE))?;
             tcp.set_write_timeout(Some(PATIENCE))
         };
-        set(&stream.tcp).map_err(|e| stream.error(e))?;
+        let outcome = set(&tcp);
+        let stream = Stream {
+            wire: Wire::Tcp(tcp),
+            peer: peer.to_string(),
+        };
+        outcome.map_err(|e| stream.error(e))?;
         Ok(stream)
+    }
+
+    /// To the program in the other role of the same network.
+    pub(super) fn beside(partner: Partner) -> Stream {
+        Stream {
+            wire: Wire::Beside(partner, VecDeque::new()),
+            peer: "the other role".into(),
+        }
     }
 
     fn error(&self, source: io::Error) -> PingpongError {
@@ -208,28 +242,53 @@ impl Stream {
             _ => source,
         };
         PingpongError::Exchange {
-            peer: self.peer,
+            peer: self.peer.clone(),
             source,
         }
     }
 
     fn garbled(&self, what: &'static str, bytes: &[u8]) -> PingpongError {
         PingpongError::Garbled {
-            peer: self.peer,
+            peer: self.peer.clone(),
             what,
             text: String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned(),
         }
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<(), PingpongError> {
-        (&self.tcp).write_all(bytes).map_err(|e| self.error(e))
+    fn write(&mut self, bytes: &[u8]) -> Result<(), PingpongError> {
+        match &mut self.wire {
+            Wire::Tcp(tcp) => tcp.write_all(bytes),
+            Wire::Beside(partner, _) => partner.send(bytes).map_err(io::Error::other),
+        }
+        .map_err(|e| self.error(e))
     }
 
-    fn read_introduction(&self) -> Result<Introduction, PingpongError> {
+    /// Fills `bytes` with what comes.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), PingpongError> {
+        match &mut self.wire {
+            Wire::Tcp(tcp) => tcp.read_exact(bytes),
+            Wire::Beside(partner, unread) => loop {
+                if unread.len() >= bytes.len() {
+                    break unread.read_exact(bytes);
+                }
+                match partner.receive() {
+                    Ok(more) => unread.extend(more),
+                    Err(e) => break Err(io::Error::other(e)),
+                }
+            },
+        }
+        .map_err(|e| self.error(e))
+    }
+
+    /// Tells the peer where this end is.
+    pub(super) fn introduce(&mut self, own: &Address) -> Result<(), PingpongError> {
+        self.write(&own.to_bytes())
+    }
+
+    /// Waits to be told where the peer is.
+    pub(super) fn read_introduction(&mut self) -> Result<Introduction, PingpongError> {
         let mut bytes = [0; ADDRESS_LEN];
-        (&self.tcp)
-            .read_exact(&mut bytes)
-            .map_err(|e| self.error(e))?;
+        self.read(&mut bytes)?;
         let (text, last) = bytes.split_at(ADDRESS_LEN - 1);
         let address = std::str::from_utf8(text)
             .ok()
@@ -242,13 +301,11 @@ impl Stream {
     }
 
     /// Reads a line of details; or `done`, which gives `None`.
-    fn read_details(&self) -> Result<Option<Details>, PingpongError> {
+    fn read_details(&mut self) -> Result<Option<Details>, PingpongError> {
         let mut line = Vec::new();
         let mut byte = [0];
         while line.len() < MAX_LINE {
-            (&self.tcp)
-                .read_exact(&mut byte)
-                .map_err(|e| self.error(e))?;
+            self.read(&mut byte)?;
             line.push(byte[0]);
             if line == DONE {
                 return Ok(None);
@@ -265,10 +322,9 @@ impl Stream {
     }
 }
 
-/// Listens where a client will look: on the card's address if one was given, on 127.0.0.1 otherwise.
-pub(super) fn listen(options: &Options) -> Result<TcpListener, PingpongError> {
-    let ip = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let address = SocketAddr::new(ip, options.port);
+/// Listens where a client will look.
+pub(super) fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, PingpongError> {
+    let address = SocketAddr::new(ip, port);
     let listener =
         TcpListener::bind(address).map_err(|source| PingpongError::Listen { address, source })?;
     Ok(listener)
@@ -281,8 +337,8 @@ pub(super) fn announce(listener: &TcpListener) {
     }
 }
 
-/// Waits for a client and reads its address.
-pub(super) fn accept(listener: &TcpListener) -> Result<(Stream, Introduction), PingpongError> {
+/// Waits for a client.
+pub(super) fn accept(listener: &TcpListener) -> Result<Stream, PingpongError> {
     let (tcp, peer) = loop {
         match listener.accept() {
             Ok(accepted) => break accepted,
@@ -297,23 +353,15 @@ pub(super) fn accept(listener: &TcpListener) -> Result<(Stream, Introduction), P
             }
         }
     };
-    let stream = Stream::new(tcp, peer)?;
-    let theirs = stream.read_introduction()?;
-    Ok((stream, theirs))
+    Stream::new(tcp, peer)
 }
 
-/// Tells the client where the server is.
-pub(super) fn answer(
-    stream: Stream,
-    own: &Address,
-    theirs: Introduction,
-) -> Result<(Stream, Introduction), PingpongError> {
-    stream.write(&own.to_bytes())?;
-    Ok((stream, theirs))
-}
-
-/// The addresses of the server on the loopback network.
-pub(super) fn resolve(server: &str, port: u16) -> Result<Vec<SocketAddr>, PingpongError> {
+/// The addresses of the server; those on the loopback network, if the card is there.
+pub(super) fn resolve(
+    server: &str,
+    port: u16,
+    on_loopback: bool,
+) -> Result<Vec<SocketAddr>, PingpongError> {
     let found = (server, port)
         .to_socket_addrs()
         .map_err(|source| PingpongError::Resolve {
@@ -321,7 +369,7 @@ pub(super) fn resolve(server: &str, port: u16) -> Result<Vec<SocketAddr>, Pingpo
             source,
         })?;
     let addresses: Vec<_> = found
-        .filter(|address| address.ip().to_canonical().is_loopback())
+        .filter(|address| !on_loopback || address.ip().to_canonical().is_loopback())
         .collect();
     if addresses.is_empty() {
         return Err(PingpongError::NotLoopback {
@@ -331,22 +379,16 @@ pub(super) fn resolve(server: &str, port: u16) -> Result<Vec<SocketAddr>, Pingpo
     Ok(addresses)
 }
 
-/// Connects to the server at one of its addresses and swaps addresses with it.
+/// Connects to the server at one of its addresses.
 pub(super) fn call(
     server: &str,
     port: u16,
     addresses: &[SocketAddr],
-    own: &Address,
-) -> Result<(Stream, Introduction), PingpongError> {
+) -> Result<Stream, PingpongError> {
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for &address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(tcp) => {
-                let stream = Stream::new(tcp, address)?;
-                stream.write(&own.to_bytes())?;
-                let theirs = stream.read_introduction()?;
-                return Ok((stream, theirs));
-            }
+            Ok(tcp) => return Stream::new(tcp, address),
             Err(e) => failure = e,
         }
     }
@@ -359,7 +401,7 @@ pub(super) fn call(
 
 /// Says that this end is ready and waits until the other is.
 pub(super) fn finish(
-    stream: &Stream,
+    stream: &mut Stream,
     theirs: Introduction,
     own: &Details,
     is_server: bool,
@@ -367,9 +409,7 @@ pub(super) fn finish(
     let details = match (theirs.extended, is_server) {
         (false, true) => {
             let mut bytes = [0; DONE.len()];
-            (&stream.tcp)
-                .read_exact(&mut bytes)
-                .map_err(|e| stream.error(e))?;
+            stream.read(&mut bytes)?;
             if bytes != *DONE {
                 return Err(stream.garbled("not done", &bytes));
             }
@@ -402,37 +442,40 @@ pub(super) fn finish(
     })
 }
 
-/// The TCP connection while the cards talk: it tells when the peer is done, or gone.
+/// The connection while the cards talk: it tells when the peer is done, or gone.
 #[derive(Debug)]
 pub(super) struct Control {
-    tcp: TcpStream,
+    wire: Wire,
     received: usize,
     closed: bool,
 }
 
 impl Control {
     pub(super) fn new(stream: Stream) -> Result<Control, PingpongError> {
-        stream
-            .tcp
-            .set_nonblocking(true)
-            .map_err(|e| stream.error(e))?;
+        let mut received = 0;
+        match &stream.wire {
+            Wire::Tcp(tcp) => tcp.set_nonblocking(true).map_err(|e| stream.error(e))?,
+            Wire::Beside(_, unread) => received = unread.len(),
+        }
         Ok(Control {
-            tcp: stream.tcp,
-            received: 0,
+            wire: stream.wire,
+            received,
             closed: false,
         })
     }
 
     /// Tells the peer that this end has all it waited for. A peer that is gone does not mind.
-    pub(super) fn say_done(&self) {
-        let _ = (&self.tcp).write_all(DONE);
+    pub(super) fn say_done(&mut self) {
+        let _ = match &mut self.wire {
+            Wire::Tcp(tcp) => tcp.write_all(DONE).is_ok(),
+            Wire::Beside(partner, _) => partner.send(DONE).is_ok(),
+        };
     }
 
     /// Takes what has come; true once the peer has said that it is done.
     pub(super) fn peer_is_done(&mut self) -> bool {
-        let mut bytes = [0; 64];
         while !self.closed && self.received < DONE.len() {
-            match self.tcp.read(&mut bytes) {
+            match self.wire.take() {
                 Ok(0) => self.closed = true,
                 Ok(n) => self.received += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

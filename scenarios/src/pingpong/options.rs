@@ -1,30 +1,21 @@
 //! The command line.
 
+use crate::device::DeviceArgs;
 use softroce_sim::card::Mtu;
-use softroce_sim::random::Probability;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Exchange messages between two processes over a software card on loopback.
+/// Exchange messages between two programs: over software cards on loopback, over what libibverbs lists, or in a
+/// scenario's network.
 ///
-/// Without SERVER it waits for a client; with it, it is the client. Option letters are those of
-/// ibv_rc_pingpong.
+/// Without SERVER it waits for a client; with it, it is the client. On sim:SCENARIO both run, in virtual time.
+/// Option letters are those of ibv_rc_pingpong.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Where the server listens: 127.0.0.1 or localhost unless it was given --bind
-    #[arg(value_name = "SERVER")]
-    pub server: Option<String>,
-
-    /// TCP port for the exchange of addresses
-    #[arg(
-        short,
-        long,
-        value_name = "PORT",
-        allow_negative_numbers = true,
-        default_value_t = 18515
-    )]
-    pub port: u16,
+    /// Where, and in which role
+    #[command(flatten)]
+    pub device: DeviceArgs,
 
     /// Size of a message in bytes
     #[arg(short, long, value_name = "BYTES", allow_negative_numbers = true, default_value_t = 4096,
@@ -50,16 +41,15 @@ pub struct Options {
           value_parser = clap::value_parser!(u8).range(0..=7))]
     pub sl: u8,
 
-    /// Index of the local GID; the card has one, at index 0
-    #[arg(short, long, value_name = "INDEX", allow_negative_numbers = true, default_value_t = 0,
-          value_parser = clap::value_parser!(u8).range(0..=0))]
-    pub gid_idx: u8,
+    /// Place in the GID table of a device of libibverbs' [default: the first address of RoCEv2 over IPv4]
+    #[arg(short, long, value_name = "INDEX", allow_negative_numbers = true)]
+    pub gid_idx: Option<u8>,
 
     /// Compare the data of every message of the ping-pong too
     #[arg(short, long)]
     pub chk: bool,
 
-    /// Address of the card; without it the first of 127.0.0.2 to 127.0.0.254 that is free. Each end needs
+    /// Address of the software card; without it the first of 127.0.0.2 to 127.0.0.254 that is free. Each end needs
     /// an address of its own: over IPv6, which has ::1 alone on loopback, the second end needs one that
     /// was added to the machine
     #[arg(long, value_name = "ADDRESS")]
@@ -80,15 +70,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub wait: u32,
 
-    /// Share of packets to drop instead of sending them: 0.1% or 0.001
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, default_value = "0", value_parser = parse_share)]
-    pub loss: Probability,
-
-    /// Seed of queue pair number, PSN, keys and losses, instead of random ones
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub seed: Option<u64>,
-
-    /// Write the frames sent and received to a pcapng file
+    /// Write the frames that a software card sends and receives to a pcapng file
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
 
@@ -113,30 +95,9 @@ fn parse_mtu(text: &str) -> Result<Mtu, String> {
         .ok_or_else(|| String::from("must be 256, 512, 1024, 2048 or 4096"))
 }
 
-fn parse_share(text: &str) -> Result<Probability, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(percent) => (percent.trim_end(), 100.0),
-        None => (text, 1.0),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .and_then(|n| Probability::new(n / scale))
-        .ok_or_else(|| String::from("must be from 0% to 100%, or from 0 to 1"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_are_percentages_or_fractions() {
-        assert_eq!(parse_share("0.1%"), parse_share("0.001"));
-        assert_eq!(parse_share("100%"), Ok(Probability::ONE));
-        for bad in ["", "%", "-1%", "101%", "1.1", "nan", "x"] {
-            assert!(parse_share(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn an_mtu_is_one_of_five() {

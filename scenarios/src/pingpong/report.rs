@@ -2,6 +2,7 @@
 
 use super::exchange::Address;
 use super::{Options, PingpongError};
+use crate::tally::Tally;
 use serde::Serialize;
 use softroce_sim::card::Counters;
 use softroce_sim::port::PortCounters;
@@ -53,17 +54,9 @@ pub(super) struct PingpongReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CountersReport {
-    sent_packets: u64,
-    received_packets: u64,
-    retransmitted_packets: u64,
-    timeouts: u64,
-    naks_sent: u64,
-    naks_received: u64,
-    rnr_naks_sent: u64,
-    rnr_naks_received: u64,
-    duplicate_requests: u64,
-    out_of_sequence: u64,
-    /// Dropped by `--loss`.
+    #[serde(flatten)]
+    tally: Tally,
+    /// By the port, on purpose.
     dropped: u64,
     /// Dropped by the kernel because the socket was full.
     overflow: u64,
@@ -76,14 +69,11 @@ pub(super) struct CountersReport {
 }
 
 impl Report {
-    pub(super) fn new(options: &Options) -> Report {
+    pub(super) fn new(role: &'static str) -> Report {
         Report {
             schema: 1,
             command: "pingpong",
-            role: match options.server {
-                Some(_) => "client",
-                None => "server",
-            },
+            role,
             local: None,
             remote: None,
             operations: Vec::new(),
@@ -123,16 +113,7 @@ impl PingpongReport {
 impl CountersReport {
     pub(super) fn new(card: &Counters, port: &PortCounters) -> CountersReport {
         CountersReport {
-            sent_packets: card.sent_packets,
-            received_packets: card.received_packets,
-            retransmitted_packets: card.retransmitted_packets,
-            timeouts: card.timeouts,
-            naks_sent: card.naks_sent.total(),
-            naks_received: card.naks_received.total(),
-            rnr_naks_sent: card.rnr_naks_sent,
-            rnr_naks_received: card.rnr_naks_received,
-            duplicate_requests: card.duplicate_requests,
-            out_of_sequence: card.out_of_sequence,
+            tally: card.into(),
             dropped: port.dropped,
             overflow: port.overflow,
             malformed: port.malformed,
@@ -146,15 +127,27 @@ impl CountersReport {
 #[derive(Debug)]
 pub(super) struct Console {
     json: bool,
+    silent: bool,
 }
 
 impl Console {
     pub(super) fn new(json: bool) -> Console {
-        Console { json }
+        Console {
+            json,
+            silent: false,
+        }
+    }
+
+    /// One that prints nothing.
+    pub(super) fn silent() -> Console {
+        Console {
+            json: false,
+            silent: true,
+        }
     }
 
     fn line(&self, text: std::fmt::Arguments<'_>) -> Result<(), PingpongError> {
-        if self.json {
+        if self.json || self.silent {
             return Ok(());
         }
         let mut out = io::stdout().lock();
@@ -201,17 +194,9 @@ impl Console {
         let Some(c) = &report.counters else {
             return Ok(());
         };
-        self.line(format_args!(
-            "packets: {} sent, {} received, {} retransmitted, {} timeouts; NAKs: {} sent, {} received",
-            c.sent_packets,
-            c.received_packets,
-            c.retransmitted_packets,
-            c.timeouts,
-            c.naks_sent + c.rnr_naks_sent,
-            c.naks_received + c.rnr_naks_received
-        ))?;
+        self.line(format_args!("{}", c.tally))?;
         for (what, n) in [
-            ("dropped by --loss", c.dropped),
+            ("dropped on purpose", c.dropped),
             ("dropped by a full socket", c.overflow),
             ("malformed", c.malformed),
             ("refused by the system", c.refused_by_system),

@@ -1,22 +1,18 @@
-//! One end: a card on a port, a queue pair, and memory.
+//! One end: a queue pair of a device, and memory.
 
 use super::capture::Capture;
 use super::exchange::{Address, Control};
-use super::report::CountersReport;
 use super::{Options, PingpongError};
-use softroce_sim::card::{
-    AddressVector, Card, Completion, CompletionQueue, Peer, QpAttributes, QpInit, QpType,
+use crate::device::Opened;
+use softroce_sim::random::Stream;
+use softroce_verbs::{
+    Access, Completion, CompletionQueue, Connection, Context, Endpoint, MemoryRegion, Psn, QpType,
     QueuePair, RecvRequest, Reliability, Remote, SendRequest, Sge, Status, Work,
 };
-use softroce_sim::faults::{Action, Fault, Pattern};
-use softroce_sim::memory::{Access, Buffer, MemoryRegion};
-use softroce_sim::port::{self, PortConfig, UdpConfig, UdpPort};
-use softroce_sim::random::Probability;
-use softroce_sim::wire::MacAddr;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a look at the port lasts before the peer's TCP connection is looked at.
+/// How often the peer's connection is looked at while nothing comes.
 const SLICE: Duration = Duration::from_millis(20);
 /// How long to look without sleeping, as `ibv_rc_pingpong` does: a sleep costs more than a message.
 const SPIN: Duration = Duration::from_millis(1);
@@ -44,19 +40,24 @@ pub(super) enum Part {
 
 const PARTS: u64 = 6;
 
-/// A card on a port, with one queue pair.
+/// What only a card on a socket has.
 #[derive(Debug)]
-pub(super) struct Session {
-    port: UdpPort,
-    card: Card,
+pub(super) struct Socket<'a> {
+    pub(super) opened: &'a Opened,
+    pub(super) capture: Option<Capture>,
+}
+
+/// A queue pair and memory on a device.
+#[derive(Debug)]
+pub(super) struct Session<'a> {
+    context: Context,
+    socket: Option<&'a Socket<'a>>,
     cq: CompletionQueue,
     qp: QueuePair,
-    memory: Buffer,
     region: MemoryRegion,
     own: Address,
     peer: Option<Address>,
     control: Option<Control>,
-    capture: Option<Capture>,
     size: u32,
     idle_limit: Duration,
     rx_depth: u32,
@@ -66,66 +67,49 @@ pub(super) struct Session {
     receives: u32,
     received: VecDeque<Completion>,
     /// When something came from the peer that was not just a request to wait.
-    last_progress: Instant,
-    rnr_naks: u64,
+    last_progress: Duration,
+    last_look: Duration,
+    /// Packets received of the peer so far, without requests to wait.
+    heard: u64,
 }
 
-impl Session {
-    pub(super) fn open(options: &Options) -> Result<Session, PingpongError> {
-        let seed = match options.seed {
-            Some(seed) => seed,
-            None => port::seed()?,
-        };
-        let mut faults = Vec::new();
-        if options.loss != Probability::ZERO {
-            faults.push(Fault::new(Action::Drop).when(Pattern::Random(options.loss)));
-        }
-        let mut port = UdpPort::open(&UdpConfig {
-            address: options.bind,
-            common: PortConfig {
-                spin: SPIN,
-                faults,
-                fault_seed: seed,
-                ..PortConfig::default()
-            },
-            ..UdpConfig::default()
-        })?;
-        let capture = match &options.capture {
-            Some(path) => Some(Capture::create(path, &format!("udp {}", port.address()))?),
-            None => None,
-        };
-        if let Some(capture) = &capture {
-            port.set_tap(Some(Box::new(capture.clone())));
-        }
-        // Two ends started with the same seed are still two cards.
-        let name = format!("softroce at {}", port.gid());
-        let mut card = Card::new(port.card_config(&name), seed, port.routes());
-        let pd = card.alloc_pd();
-        let cq = card.create_cq(options.rx_depth + SEND_DEPTH)?;
-        let memory = Buffer::new((u64::from(options.size) * PARTS) as usize);
+impl Session<'_> {
+    pub(super) fn open<'a>(
+        context: &Context,
+        socket: Option<&'a Socket<'a>>,
+        options: &Options,
+        seed: u64,
+    ) -> Result<Session<'a>, PingpongError> {
+        let pd = context.alloc_pd()?;
+        let cq = context.create_cq(options.rx_depth + SEND_DEPTH, None)?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let region = card.register(pd, memory.clone(), access)?;
-        let qp = card.create_qp(&QpInit {
-            max_recv_wr: options.rx_depth,
-            ..QpInit::new(QpType::Rc, pd, cq.id(), SEND_DEPTH)
-        })?;
-        let own = Address {
-            lid: 0,
-            qpn: qp.number(),
-            psn: card.draw_psn(),
-            gid: port.gid(),
-        };
+        // There is no region of nothing.
+        let len = (u64::from(options.size) * PARTS).max(1);
+        let region = pd.reg_new(len as usize, access)?;
+        let qp = pd
+            .create_qp(QpType::Rc)
+            .cq(&cq)
+            .max_send_wr(SEND_DEPTH)
+            .max_recv_wr(options.rx_depth)
+            .build()?;
+        let mut own = qp.endpoint(Psn::default())?;
+        // Two ends started with the same seed are still two.
+        let mut stream = Stream::new(seed, &format!("pingpong at {}", own.gid));
+        own.psn = Psn::new(stream.bits() as u32);
         Ok(Session {
-            port,
-            card,
+            context: context.clone(),
+            socket,
             cq,
             qp,
-            memory,
             region,
-            own,
+            own: Address {
+                lid: 0,
+                qpn: own.qp,
+                psn: own.psn,
+                gid: own.gid,
+            },
             peer: None,
             control: None,
-            capture,
             size: options.size,
             idle_limit: options.idle_limit(),
             rx_depth: options.rx_depth,
@@ -133,8 +117,9 @@ impl Session {
             sent: 0,
             receives: 0,
             received: VecDeque::new(),
-            last_progress: Instant::now(),
-            rnr_naks: 0,
+            last_progress: context.now(),
+            last_look: context.now(),
+            heard: 0,
         })
     }
 
@@ -142,13 +127,14 @@ impl Session {
         self.own
     }
 
+    /// The present.
+    pub(super) fn now(&self) -> Duration {
+        self.context.now()
+    }
+
     /// The memory that the peer may WRITE and READ.
     pub(super) fn remote(&self) -> (Remote, u64) {
-        let remote = Remote {
-            addr: self.region.addr,
-            rkey: self.region.rkey,
-        };
-        (remote, self.region.len)
+        (self.region.remote(0), u64::from(self.size) * PARTS)
     }
 
     /// Brings the queue pair up towards `peer`, and posts receive requests.
@@ -157,50 +143,37 @@ impl Session {
         peer: &Address,
         options: &Options,
     ) -> Result<(), PingpongError> {
-        let now = self.port.now();
-        let number = self.own.qpn;
-        let mut modify = |attributes| self.card.modify_qp(now, number, &attributes);
-        let address = AddressVector {
-            dgid: peer.gid,
-            dmac: MacAddr::default(),
-            sl: options.sl,
-            traffic_class: 0,
-            hop_limit: 64,
-            flow_label: 0,
-            udp_src: None,
-            vlan: None,
-        };
-        let other = Peer {
-            address,
-            path_mtu: options.mtu,
+        let other = Endpoint {
             qp: peer.qpn,
             psn: peer.psn,
+            gid: peer.gid,
         };
-        let reliability = Reliability {
-            timeout: options.timeout,
-            retry_cnt: options.retry_cnt,
-            ..Reliability::default()
+        let connection = Connection {
+            path_mtu: options.mtu,
+            reliability: Reliability {
+                timeout: options.timeout,
+                retry_cnt: options.retry_cnt,
+                ..Reliability::default()
+            },
+            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ,
+            sl: options.sl,
+            ..Connection::default()
         };
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        modify(QpAttributes::to_init(access))?;
-        modify(QpAttributes::to_rtr(&other, Some(&reliability)))?;
-        modify(QpAttributes::to_rts(self.own.psn, Some(&reliability)))?;
+        self.qp.connect(self.own.psn, &other, &connection)?;
         self.peer = Some(*peer);
         self.post_receives()
     }
 
-    /// From here on the peer's TCP connection is watched.
+    /// From here on the peer's connection is watched.
     pub(super) fn watch(&mut self, control: Control) {
         self.control = Some(control);
-        self.last_progress = Instant::now();
+        self.last_progress = self.now();
     }
 
-    fn sge(&self, part: Part) -> Sge {
-        Sge {
-            addr: self.region.addr + self.offset(part) as u64,
-            len: self.size,
-            lkey: self.region.lkey,
-        }
+    /// A part of the memory, for a request; a message of no bytes has none.
+    fn sges(&self, part: Part) -> ([Sge; 1], usize) {
+        let sge = self.region.sge(self.offset(part) as u64, self.size);
+        ([sge], usize::from(self.size > 0))
     }
 
     fn offset(&self, part: Part) -> usize {
@@ -217,11 +190,11 @@ impl Session {
 
     /// Fills the receive queue.
     pub(super) fn post_receives(&mut self) -> Result<(), PingpongError> {
-        let sge = self.sge(Part::Receive);
+        let (sges, n) = self.sges(Part::Receive);
         while self.receives < self.rx_depth {
             self.qp.post_recv(&RecvRequest {
                 wr_id: RECEIVE_ID,
-                sges: &[sge],
+                sges: &sges[..n],
             })?;
             self.receives += 1;
         }
@@ -238,11 +211,10 @@ impl Session {
 
     /// Posts a request on a part of the memory.
     pub(super) fn post(&mut self, work: Work, part: Part) -> Result<(), PingpongError> {
-        let sge = self.sge(part);
-        self.qp
-            .post_send(&SendRequest::new(self.posted, work, &[sge]))?;
+        let (sges, n) = self.sges(part);
+        let request = SendRequest::new(self.posted, work, &sges[..n]);
+        self.qp.post_send(&request)?;
         self.posted += 1;
-        self.card.doorbell(self.port.now(), self.own.qpn);
         Ok(())
     }
 
@@ -258,26 +230,21 @@ impl Session {
 
     /// Serves the peer until it is done too, so that no answer it needs is missing.
     pub(super) fn linger(&mut self, plain: Duration) -> Result<(), PingpongError> {
-        let start = Instant::now();
-        let limit = match &self.control {
+        let start = self.now();
+        let limit = match &mut self.control {
             Some(control) => {
                 control.say_done();
                 self.idle_limit
             }
             None => plain,
         };
-        while start.elapsed() < limit {
+        while self.now().saturating_sub(start) < limit {
             if let Some(control) = &mut self.control
                 && (control.peer_is_done() || control.peer_is_gone())
             {
                 break;
             }
-            let activity = self
-                .port
-                .run_once(&mut self.card, Duration::from_millis(1))?;
-            if !activity.any() {
-                self.idle_capture();
-            }
+            self.context.sleep(SPIN)?;
         }
         Ok(())
     }
@@ -285,28 +252,32 @@ impl Session {
     fn wait<T>(
         &mut self,
         what: &str,
-        mut ready: impl FnMut(&mut Session) -> Option<T>,
+        mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<T, PingpongError> {
-        loop {
-            while let Some(completion) = self.cq.poll() {
+        let mut start = None;
+        for round in 1u64.. {
+            while let Some(completion) = self.cq.poll()? {
                 self.completed(what, completion)?;
             }
             if let Some(outcome) = ready(self) {
                 return Ok(outcome);
             }
-            let activity = self.port.run_once(&mut self.card, SLICE)?;
-            if !activity.any() {
-                self.idle_capture();
+            // The clock is dearer than a look at the queue.
+            if round % 64 != 0 {
+                continue;
             }
-            let counters = self.card.counters();
-            let rnr_naks = counters.rnr_naks_sent + counters.rnr_naks_received;
-            if activity.received > 0 && rnr_naks == self.rnr_naks {
-                self.last_progress = Instant::now();
-            } else if rnr_naks != self.rnr_naks || !activity.any() {
-                self.check_peer(what)?;
+            let now = self.now();
+            let waited = now.saturating_sub(*start.get_or_insert(now));
+            if now.saturating_sub(self.last_look) >= SLICE {
+                self.last_look = now;
+                self.look_after(now, what)?;
             }
-            self.rnr_naks = rnr_naks;
+            if waited >= SPIN {
+                // Longer where it has been quiet for longer.
+                self.context.sleep((waited / 64).min(SPIN))?;
+            }
         }
+        Err(PingpongError::PeerGone { what: what.into() })
     }
 
     fn completed(&mut self, what: &str, completion: Completion) -> Result<(), PingpongError> {
@@ -319,16 +290,29 @@ impl Session {
         } else {
             self.sent += 1;
         }
+        self.last_progress = self.now();
         Ok(())
     }
 
     /// Looks whether the peer is still there, when nothing has come for a while.
-    fn check_peer(&mut self, what: &str) -> Result<(), PingpongError> {
+    fn look_after(&mut self, now: Duration, what: &str) -> Result<(), PingpongError> {
+        if let Some(capture) = self.socket.and_then(|s| s.capture.as_ref()) {
+            capture.idle();
+        }
+        // A card that counts tells of packets that complete nothing yet.
+        if let Some(report) = self.socket.and_then(|s| s.opened.report()) {
+            let waits = report.card.rnr_naks_sent + report.card.rnr_naks_received;
+            let heard = report.card.received_packets.saturating_sub(waits);
+            if heard > self.heard {
+                self.last_progress = now;
+            }
+            self.heard = heard;
+        }
         // Requests under way may take hours to fail, or for ever: nothing here waits for that.
         if self.control.as_mut().is_some_and(Control::peer_is_gone) {
             return Err(PingpongError::PeerGone { what: what.into() });
         }
-        if self.last_progress.elapsed() >= self.idle_limit {
+        if now.saturating_sub(self.last_progress) >= self.idle_limit {
             return Err(PingpongError::Stuck {
                 what: what.into(),
                 seconds: self.idle_limit.as_secs(),
@@ -349,20 +333,21 @@ impl Session {
         if let Some(peer) = &self.peer {
             why += &format!(" to QPN {:#08x} at {}", peer.qpn.get(), peer.gid);
         }
-        let counters = self.card.counters();
-        why += &format!(
-            ", {} timeouts, {} NAKs received",
-            counters.timeouts,
-            counters.naks_received.total() + counters.rnr_naks_received
-        );
-        while let Some(event) = self.card.next_event() {
+        if let Some(report) = self.socket.and_then(|s| s.opened.report()) {
+            why += &format!(
+                ", {} timeouts, {} NAKs received",
+                report.card.timeouts,
+                report.card.naks_received.total() + report.card.rnr_naks_received
+            );
+        }
+        while let Ok(Some(event)) = self.context.get_async_event(Some(Duration::ZERO)) {
             why += &format!("; event {event:?}");
         }
-        if let Some(e) = self.port.last_send_error() {
+        if let Some(e) = self.socket.and_then(|s| s.opened.last_send_error()) {
             why += &format!("; {e}");
         }
         if self.control.as_mut().is_some_and(Control::peer_is_gone) {
-            why += "; the peer closed its TCP connection: it has ended";
+            why += "; the peer closed its connection: it has ended";
         }
         let what = what.into();
         PingpongError::Failed { what, why }
@@ -371,13 +356,13 @@ impl Session {
     /// Fills a part with the pattern called `seed`.
     pub(super) fn fill(&self, part: Part, seed: u64) {
         let bytes: Vec<u8> = pattern(seed).take(self.size as usize).collect();
-        self.memory.write_at(self.offset(part), &bytes);
+        self.region.memory().write_at(self.offset(part), &bytes);
     }
 
     /// Compares a part with the pattern called `seed`.
     pub(super) fn verify(&self, part: Part, seed: u64, what: &str) -> Result<(), PingpongError> {
         let mut bytes = vec![0; self.size as usize];
-        self.memory.read_at(self.offset(part), &mut bytes);
+        self.region.memory().read_at(self.offset(part), &mut bytes);
         let differs = bytes.iter().zip(pattern(seed)).enumerate();
         for (offset, (&found, expected)) in differs {
             if found != expected {
@@ -390,24 +375,6 @@ impl Session {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn counters(&self) -> CountersReport {
-        CountersReport::new(&self.card.counters(), self.port.counters())
-    }
-
-    fn idle_capture(&self) {
-        if let Some(capture) = &self.capture {
-            capture.idle();
-        }
-    }
-
-    pub(super) fn finish_capture(&mut self) -> Result<(), PingpongError> {
-        self.port.set_tap(None);
-        match &self.capture {
-            Some(capture) => capture.finish(),
-            None => Ok(()),
-        }
     }
 }
 

@@ -7,10 +7,11 @@
 
 use softroce_tests::interop::guest::{self, KERNELS};
 use softroce_tests::peers;
-use softroce_tests::programs::{PAIRS, build, fits, output};
+use softroce_tests::programs::{PAIRS, PINGPONG, build, fits, output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -28,7 +29,7 @@ fn archive(programs: &BTreeMap<String, PathBuf>) -> Vec<u8> {
     let root = folder.path();
     fs::create_dir(root.join("programs")).unwrap();
     let mut libraries = BTreeSet::new();
-    let names = PAIRS.iter().map(|p| p.0).chain(TESTS);
+    let names = PAIRS.iter().map(|p| p.0).chain(TESTS).chain(["softroce"]);
     for name in names {
         let file = &programs[name];
         let to = root.join("programs").join(name);
@@ -47,7 +48,12 @@ fn archive(programs: &BTreeMap<String, PathBuf>) -> Vec<u8> {
         fs::copy(library, &to).unwrap();
     }
     let list = |names: Vec<&str>| names.join("\n") + "\n";
-    let pairs = list(PAIRS.iter().map(|p| p.0).collect());
+    // A program of the program's.
+    let to = root.join("programs").join(PINGPONG.0);
+    let text = "#!/bin/busybox sh\nexec /programs/softroce pingpong \"$@\"\n";
+    fs::write(&to, text).unwrap();
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+    let pairs = list(PAIRS.iter().chain([&PINGPONG]).map(|p| p.0).collect());
     fs::write(root.join("programs/pairs"), pairs).unwrap();
     fs::write(root.join("programs/tests"), list(TESTS.to_vec())).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/run");
@@ -118,7 +124,7 @@ fn judge(lines: &[String]) -> Vec<String> {
             }
         }
     };
-    for (name, server, client) in PAIRS {
+    for (name, server, client) in PAIRS.into_iter().chain([PINGPONG]) {
         expect(name, "server", server);
         expect(name, "client", client);
     }
