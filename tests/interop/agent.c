@@ -15,15 +15,23 @@
  *   put at= value=         get at=                           eight bytes in the order of this machine
  *   state                  event                             of the queue pair; the oldest async event
  *   free                   quit
+ *   sh LINE                a line for the shell; answers its exit code when it has ended
+ *   start LINE             the same, but what was started is waited for by
+ *   wait ms=N              "ok running=1", or "ok code=N text=..." with what it has printed, bytes other than
+ *                          letters and digits as %XX; a code above 128 is a signal's
+ *   stop                   ends it
  */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -305,6 +313,87 @@ static uint8_t pattern(uint64_t seed, uint64_t i)
 	return (seed * 131 + i * 7 + (i >> 8) * 13 + 1) & 0xff;
 }
 
+static pid_t child = -1;
+
+/* Runs a line in a process group of its own; what it prints goes to two files. */
+static pid_t start(const char *line, const char *output, const char *errors)
+{
+	pid_t pid = fork();
+	if (pid)
+		return pid;
+	setpgid(0, 0);
+	int flags = O_WRONLY | O_CREAT | O_TRUNC;
+	dup2(open("/dev/null", O_RDONLY), 0), dup2(open(output, flags, 0600), 1), dup2(open(errors, flags, 0600), 2);
+	execl("/bin/sh", "sh", "-c", line, NULL);
+	_exit(127);
+}
+
+static int code(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void print_file(const char *name)
+{
+	FILE *file = fopen(name, "r");
+	for (int c; file && (c = getc(file)) != EOF;)
+		printf(c < 128 && isalnum(c) ? "%c" : "%%%02x", c);
+	if (file)
+		fclose(file);
+}
+
+static void stop(void)
+{
+	if (child <= 0)
+		return;
+	kill(-child, SIGCONT);
+	kill(-child, SIGKILL);
+	waitpid(child, NULL, 0);
+	child = -1;
+}
+
+static void wait_for_child(long ms)
+{
+	int status;
+	pid_t ended;
+	while (!(ended = waitpid(child, &status, WNOHANG)) && ms-- > 0)
+		usleep(1000);
+	if (ended <= 0) {
+		answer(ended ? "error nothing was started" : "ok running=1");
+		return;
+	}
+	child = -1;
+	printf("ok code=%d text=", code(status));
+	print_file("/output");
+	print_file("/errors");
+	answer("");
+}
+
+/* Commands about other programs. Zero if it is none. */
+static int about_programs(const char *line)
+{
+	int status = 0;
+	if (!strncmp(line, "start ", 6)) {
+		stop();
+		child = start(line + 6, "/output", "/errors");
+		child > 0 ? answer("ok") : (void)failed("fork", errno);
+	} else if (!strncmp(line, "sh ", 3)) {
+		pid_t pid = start(line + 3, "/dev/null", "/dev/null");
+		if (pid > 0 && waitpid(pid, &status, 0) == pid)
+			answer("ok code=%d", code(status));
+		else
+			failed("fork", errno);
+	} else if (!strncmp(line, "wait ms=", 8)) {
+		wait_for_child(atol(line + 8));
+	} else if (!strcmp(line, "stop")) {
+		stop();
+		answer("ok");
+	} else {
+		return 0;
+	}
+	return 1;
+}
+
 static int command(void)
 {
 	const char *name = words[0];
@@ -380,8 +469,11 @@ int main(void)
 		return 1;
 	answer("ok ready=1");
 	while (fgets(line, sizeof line, stdin)) {
+		line[strcspn(line, "\r\n")] = 0;
+		if (about_programs(line))
+			continue;
 		word_count = 0;
-		for (char *word = strtok(line, " \r\n"); word && word_count < MAX_WORDS; word = strtok(NULL, " \r\n"))
+		for (char *word = strtok(line, " "); word && word_count < MAX_WORDS; word = strtok(NULL, " "))
 			words[word_count++] = word;
 		if (!word_count)
 			continue;
@@ -389,6 +481,7 @@ int main(void)
 			break;
 		command();
 	}
+	stop();
 	release();
 	return 0;
 }

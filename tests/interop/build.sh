@@ -2,8 +2,8 @@
 # Builds the guests whose kernels are peers of the card: tests/interop/build.sh FOLDER [KERNEL...]
 #
 # For each kernel (6.1 and 6.12 unless named) FOLDER gets vmlinuz-KERNEL and initrd-KERNEL: Debian's signed
-# kernel, and a file system in memory with busybox, the modules of Soft-RoCE, rdma-core's libraries and
-# agent.c. Works on Debian 12, as root, as it installs packages that are missing. What is there already, and
+# kernel, and a file system in memory with busybox, the modules of Soft-RoCE, rdma-core's libraries, its
+# programs rping, ucmatose and udaddy, and agent.c. Works on Debian 12, as root, as it installs packages that are missing. What is there already, and
 # newer than its sources, stays.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
 packages=()
-for package in qemu-system-x86 busybox-static cpio kmod xz-utils gcc libc6-dev libibverbs-dev ibverbs-providers iproute2; do
+for package in qemu-system-x86 busybox-static cpio kmod xz-utils gcc libc6-dev libibverbs-dev ibverbs-providers rdmacm-utils iproute2; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || packages+=("$package")
 done
 if [ "${#packages[@]}" -gt 0 ]; then
@@ -58,16 +58,19 @@ for kernel in "$@"; do
     gcc -O2 -Wall -Werror -o "$root/bin/agent" "$here/agent.c" -libverbs
     rdma=$(command -v rdma)
     install "$rdma" "$root/bin/rdma"
-    for program in "$root/bin/agent" "$rdma" /usr/lib/*/libibverbs/librxe-rdmav*.so; do
+    cm=(/usr/bin/rping /usr/bin/ucmatose /usr/bin/udaddy)
+    install "${cm[@]}" "$root/bin"
+    for program in "$root/bin/agent" "$rdma" "${cm[@]}" /usr/lib/*/libibverbs/librxe-rdmav*.so; do
         for library in $(ldd "$program" | grep -o '/[^ ]*'); do
             [ -e "$root$library" ] || install -D "$library" "$root$library"
         done
     done
-    for file in /usr/lib/*/libibverbs/librxe-rdmav*.so /etc/libibverbs.d/rxe.driver; do
+    # libgcc_s: for threads that end, by name.
+    for file in /usr/lib/*/libibverbs/librxe-rdmav*.so /etc/libibverbs.d/rxe.driver /lib/*/libgcc_s.so.1; do
         install -D "$file" "$root$file"
     done
     # crc32: the ICRC's, which the driver asks for by name.
-    for module in virtio_pci virtio_net 8021q ib_uverbs crc32_generic crc32_pclmul rdma_rxe; do
+    for module in virtio_pci virtio_net 8021q ib_uverbs rdma_ucm crc32_generic crc32_pclmul rdma_rxe; do
         modprobe -d "$tree" -S "$version" --show-depends "$module" | awk '$1 == "insmod" { print $2 }'
     done | awk '!seen[$0]++' >"$work/modules"
     while read -r module; do

@@ -2,8 +2,9 @@
 
 use super::Side;
 use softroce_sim::port::FrameDevice;
-use softroce_sim::wire::Opcode;
+use softroce_sim::wire::cm::{Mad, Message};
 use softroce_sim::wire::frame::FrameView;
+use softroce_sim::wire::{Opcode, QpNumber};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,13 +24,38 @@ pub enum Deed {
     Delay,
 }
 
+/// What kind of packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// By its opcode.
+    Packet(fn(Opcode) -> bool),
+    /// A message between communication managers, by its name.
+    Message(&'static str),
+}
+
+impl Kind {
+    fn is(self, view: &FrameView<'_>) -> bool {
+        match self {
+            Kind::Packet(is) => is(view.transport.bth.opcode()),
+            Kind::Message(name) => message(view).is_some_and(|m| m.name() == name),
+        }
+    }
+}
+
+/// The message between communication managers that a frame carries.
+pub(super) fn message(view: &FrameView<'_>) -> Option<Message> {
+    let to_manager = view.transport.bth.dest_qp() == QpNumber::GSI;
+    let mad = to_manager.then(|| Mad::decode(view.transport.payload).ok())?;
+    Some(mad?.message)
+}
+
 /// A fault: what happens to the n-th packet of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// Who sends it.
     pub from: Side,
     /// The kind.
-    pub kind: fn(Opcode) -> bool,
+    pub kind: Kind,
     /// Which one, from 0.
     pub nth: usize,
     /// What happens.
@@ -89,9 +115,8 @@ impl Cable {
         inner.frames.push((time, from, frame.to_vec()));
         let mut deed = None;
         if let Ok(view) = FrameView::decode(frame) {
-            let opcode = view.transport.bth.opcode();
             for (fault, seen) in &mut inner.faults {
-                if fault.from == from && (fault.kind)(opcode) {
+                if fault.from == from && fault.kind.is(&view) {
                     if *seen == fault.nth {
                         deed = Some(fault.deed);
                     }

@@ -1,6 +1,5 @@
 //! The kernel's end: a machine in QEMU.
 
-use super::local::Local;
 use super::{Contact, Done, Op, Outcome, PATIENCE, Request};
 use crate::peers;
 use std::collections::BTreeMap;
@@ -68,6 +67,12 @@ pub fn machine(folder: &Path, kernel: &str, initrd: &Path, netdev: &str) -> Outc
     Ok(qemu)
 }
 
+/// An end that has to work while the guest is waited for.
+pub(super) trait Work {
+    /// Works for at most `time`, or until something was done.
+    fn work(&mut self, time: Duration) -> Outcome;
+}
+
 /// A guest that is up, with the agent waiting for commands. It is ended when it is dropped.
 pub struct Guest {
     qemu: Child,
@@ -79,7 +84,7 @@ pub struct Guest {
 
 /// An answer of the agent: words `key=value`.
 #[derive(Clone, Debug)]
-pub struct Answer(BTreeMap<String, u64>);
+pub struct Answer(BTreeMap<String, String>);
 
 impl Answer {
     /// A number in it.
@@ -88,8 +93,20 @@ impl Answer {
     ///
     /// If it is not there.
     pub fn get(&self, key: &str) -> Outcome<u64> {
-        let value = self.0.get(key).copied();
-        value.ok_or_else(|| format!("Kernel: no {key} in {self:?}"))
+        let value = self.0.get(key).and_then(|v| v.parse().ok());
+        value.ok_or_else(|| format!("Kernel: no number {key} in {self:?}"))
+    }
+
+    /// How a program has ended; `None` if it has not.
+    pub(super) fn ended(&self) -> Outcome<Option<Ended>> {
+        if self.0.contains_key("running") {
+            return Ok(None);
+        }
+        let text = self.0.get("text").map_or("", String::as_str);
+        Ok(Some(Ended {
+            code: self.get("code")?,
+            text: unescape(text),
+        }))
     }
 
     /// As a completion.
@@ -121,6 +138,27 @@ impl Answer {
             src: self.get("src")? as u32,
         }))
     }
+}
+
+/// How a program in the guest has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Exit code; above 128 it is a signal's.
+    pub code: u64,
+    /// What it has printed.
+    pub text: String,
+}
+
+/// Text in which bytes are written as %XX.
+fn unescape(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        bytes.push(u8::from_str_radix(code, 16).unwrap_or(b'?'));
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Two UDP ports of the loopback address that nobody has.
@@ -183,22 +221,22 @@ impl Guest {
         self.ports
     }
 
-    /// Gives the agent a command and waits for its answer, while our card works on.
-    pub(super) fn ask(&mut self, local: &mut Local, line: &str) -> Outcome<Answer> {
+    /// Gives the agent a command and waits for its answer, while our end works on.
+    pub(super) fn ask(&mut self, end: &mut dyn Work, line: &str) -> Outcome<Answer> {
         let send = self.to.write_all(format!("{line}\n").as_bytes());
         send.and_then(|()| self.to.flush())
             .map_err(|e| format!("Kernel: {line}: {e}"))?;
-        let end = Instant::now() + 2 * PATIENCE;
+        let limit = Instant::now() + 2 * PATIENCE;
         let answer = loop {
             match self.from.try_recv() {
                 Ok(answer) => break answer,
                 Err(mpsc::TryRecvError::Disconnected) => {
                     return Err(format!("Kernel: {line}: the guest is gone"));
                 }
-                Err(mpsc::TryRecvError::Empty) if Instant::now() > end => {
+                Err(mpsc::TryRecvError::Empty) if Instant::now() > limit => {
                     return Err(format!("Kernel: {line}: no answer"));
                 }
-                Err(mpsc::TryRecvError::Empty) => local.work(Duration::from_micros(500))?,
+                Err(mpsc::TryRecvError::Empty) => end.work(Duration::from_micros(500))?,
             }
         };
         let Some(words) = answer.strip_prefix("ok") else {
@@ -207,7 +245,7 @@ impl Guest {
         let pairs = words.split_whitespace().filter_map(|w| w.split_once('='));
         Ok(Answer(
             pairs
-                .filter_map(|(key, value)| Some((key.to_string(), value.parse().ok()?)))
+                .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
         ))
     }

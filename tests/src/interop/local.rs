@@ -1,7 +1,7 @@
 //! Our end.
 
 use super::cable::{Cable, Cabled};
-use super::guest::Guest;
+use super::guest::{self, Guest, Work as _};
 use super::{CARD_MAC, Contact, Done, Op, Outcome, Request, Service, Setup, VLAN};
 use softroce_sim::card::{
     AddressHandle, AddressVector, Card, Completion, CompletionKind, CompletionQueue, Datagram,
@@ -20,9 +20,12 @@ const ROOM: usize = 1 << 20;
 const DEPTH: u32 = 64;
 const QKEY: u32 = 0x1111_1111;
 
+/// The other end of a guest's cable.
+pub(super) type Port = EthernetPort<Cabled<DatagramDevice>>;
+
 /// A card on an Ethernet port with one queue pair.
 pub(super) struct Local {
-    port: EthernetPort<Cabled<DatagramDevice>>,
+    port: Port,
     card: Card,
     cq: CompletionQueue,
     pd: Pd,
@@ -33,8 +36,32 @@ pub(super) struct Local {
     handle: Option<AddressHandle>,
 }
 
-fn text(e: impl Display) -> String {
+pub(super) fn text(e: impl Display) -> String {
     format!("Card: {e}")
+}
+
+/// A card on a port at the other end of the guest's cable.
+pub(super) fn open(guest: &Guest, cable: &Cable, own: IpAddr) -> Outcome<(Port, Card)> {
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let [ours, theirs] = guest.ports();
+    let device = Cabled {
+        device: DatagramDevice::open(at(ours), at(theirs)).map_err(text)?,
+        cable: cable.clone(),
+        arrived: Default::default(),
+    };
+    let port = EthernetPort::open(device, &EthernetConfig::new(own, CARD_MAC)).map_err(text)?;
+    let config = port.card_config("card");
+    let card = Card::new(config, seed().map_err(text)?, port.routes());
+    Ok((port, card))
+}
+
+impl guest::Work for Local {
+    fn work(&mut self, time: Duration) -> Outcome {
+        self.port
+            .run_once(&mut self.card, time)
+            .map(|_| ())
+            .map_err(text)
+    }
 }
 
 impl Local {
@@ -45,16 +72,7 @@ impl Local {
         own: IpAddr,
         service: Service,
     ) -> Outcome<Local> {
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let [ours, theirs] = guest.ports();
-        let device = Cabled {
-            device: DatagramDevice::open(at(ours), at(theirs)).map_err(text)?,
-            cable: cable.clone(),
-            arrived: Default::default(),
-        };
-        let port = EthernetPort::open(device, &EthernetConfig::new(own, CARD_MAC)).map_err(text)?;
-        let config = port.card_config("card");
-        let mut card = Card::new(config, seed().map_err(text)?, port.routes());
+        let (port, mut card) = open(guest, cable, own)?;
         let cq = card.create_cq(4 * DEPTH).map_err(text)?;
         let pd = card.alloc_pd();
         let memory = Buffer::new(ROOM);
@@ -211,14 +229,6 @@ impl Local {
         Ok(key.0)
     }
 
-    /// Works for at most `time`, or until something was done.
-    pub(super) fn work(&mut self, time: Duration) -> Outcome {
-        self.port
-            .run_once(&mut self.card, time)
-            .map(|_| ())
-            .map_err(text)
-    }
-
     /// Works for all of `time`.
     pub(super) fn idle(&mut self, time: Duration) -> Outcome {
         let end = Instant::now() + time;
@@ -255,7 +265,7 @@ impl Local {
     }
 }
 
-fn rights() -> Access {
+pub(super) fn rights() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 

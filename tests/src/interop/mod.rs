@@ -3,6 +3,7 @@
 //! * [`guest`]: a machine in QEMU whose kernel has the driver, and the program in it that does what it is
 //!   told (`tests/interop/agent.c`).
 //! * [`local`]: our card on an Ethernet port.
+//! * [`station`]: the same with a communication manager, for programs of rdma_cm in the guest.
 //! * [`cable`]: what is between them; it loses, repeats and damages frames by name, and keeps them all.
 //!
 //! A [`World`] has both ends. A test says what each [`Side`] does and what it must see; the same words are
@@ -11,15 +12,18 @@
 pub mod cable;
 pub mod guest;
 pub mod local;
+mod managed;
+pub mod station;
 
 use cable::{Cable, Fault};
-use guest::Guest;
+use guest::{Guest, Work};
 use local::Local;
 use softroce_sim::card::Mtu;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::capture::{LinkType, Writer};
 use softroce_sim::wire::frame::FrameView;
 use softroce_sim::wire::{Encapsulation, MacAddr};
+use station::Station;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -80,24 +84,27 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// A reliable connection over IPv4 with a path MTU of 1024 and an ACK timeout of 134 ms.
     fn default() -> Setup {
-        Setup {
-            service: Service::Rc,
-            ipv6: false,
-            vlan: false,
-            mtu: Mtu::M1024,
-            psn: 0x1000,
-            timeout: 15,
-            retry: 7,
-            rnr_retry: 7,
-            rd_atomic: 4,
-        }
+        Setup::NEW
     }
 }
 
 impl Setup {
-    fn address(&self, side: Side) -> IpAddr {
+    /// A reliable connection over IPv4 with a path MTU of 1024 and an ACK timeout of 134 ms.
+    pub const NEW: Setup = Setup {
+        service: Service::Rc,
+        ipv6: false,
+        vlan: false,
+        mtu: Mtu::M1024,
+        psn: 0x1000,
+        timeout: 15,
+        retry: 7,
+        rnr_retry: 7,
+        rd_atomic: 4,
+    };
+
+    /// Address of an end.
+    pub fn address(&self, side: Side) -> IpAddr {
         let last = match side {
             Side::Card => 9,
             Side::Kernel => 1,
@@ -216,6 +223,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct World {
     guest: Guest,
     local: Option<Local>,
+    station: Option<Station>,
     cable: Cable,
     setup: Setup,
     contacts: [Contact; 2],
@@ -227,6 +235,7 @@ impl World {
         World {
             guest,
             local: None,
+            station: None,
             cable: Cable::default(),
             setup: Setup::default(),
             contacts: [Contact::default(); 2],
@@ -240,9 +249,7 @@ impl World {
     /// If one of the ends does not.
     pub fn connect(&mut self, setup: Setup) -> Outcome {
         self.setup = setup;
-        // Our socket's place has to be free for its successor.
-        self.local = None;
-        self.cable = Cable::default();
+        self.clear();
         let (own, peer) = (setup.address(Side::Card), setup.address(Side::Kernel));
         let mut local = Local::open(&self.guest, &self.cable, own, setup.service)?;
         let ours = local.contact();
@@ -300,8 +307,20 @@ impl World {
     }
 
     fn ask(&mut self, line: &str) -> Outcome<guest::Answer> {
-        let local = self.local.as_mut().ok_or("not connected")?;
-        self.guest.ask(local, line)
+        let end: &mut dyn Work = match (&mut self.local, &mut self.station) {
+            (Some(local), _) => local,
+            (None, Some(station)) => station,
+            (None, None) => return Err("there is nothing at our end".into()),
+        };
+        self.guest.ask(end, line)
+    }
+
+    /// What was at our end is gone.
+    fn clear(&mut self) {
+        // The socket's place has to be free for its successor.
+        self.local = None;
+        self.station = None;
+        self.cable = Cable::default();
     }
 
     /// Posts a receive request.

@@ -4,7 +4,7 @@ use crate::cases::{INBOX, received, succeeds};
 use crate::equal;
 use crate::linux::Play;
 use softroce_sim::wire::Opcode;
-use softroce_tests::interop::cable::{Deed, Fault};
+use softroce_tests::interop::cable::{Deed, Fault, Kind};
 use softroce_tests::interop::{Op, Outcome, Request, Service, Setup, Side, World};
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ fn request(world: &mut World, side: Side, nth: usize, deed: Deed, op: Op) -> Out
         world,
         Fault {
             from: side,
-            kind: is_request,
+            kind: Kind::Packet(is_request),
             nth,
             deed,
         },
@@ -161,7 +161,7 @@ fn acknowledgement(world: &mut World, side: Side, deed: Deed) -> Outcome {
         world,
         Fault {
             from: side.other(),
-            kind: is_ack,
+            kind: Kind::Packet(is_ack),
             nth: 0,
             deed,
         },
@@ -184,14 +184,14 @@ fn nak_lost(world: &mut World, side: Side) -> Outcome {
         world,
         Fault {
             from: side,
-            kind: is_request,
+            kind: Kind::Packet(is_request),
             nth: 1,
             deed: Deed::Lose,
         },
     )?;
     world.fault(Fault {
         from: side.other(),
-        kind: is_ack,
+        kind: Kind::Packet(is_ack),
         nth: 0,
         deed: Deed::Lose,
     });
@@ -211,7 +211,7 @@ fn read(
         world,
         Fault {
             from,
-            kind,
+            kind: Kind::Packet(kind),
             nth,
             deed,
         },
@@ -238,7 +238,7 @@ fn atomic(world: &mut World, side: Side, from: Side, deed: Deed) -> Outcome {
         world,
         Fault {
             from,
-            kind: is_atomic,
+            kind: Kind::Packet(is_atomic),
             nth: 0,
             deed,
         },
@@ -262,7 +262,7 @@ fn unreliable(world: &mut World, side: Side) -> Outcome {
     })?;
     world.fault(Fault {
         from: side,
-        kind: is_request,
+        kind: Kind::Packet(is_request),
         nth: 2,
         deed: Deed::Lose,
     });
@@ -299,7 +299,7 @@ fn many(world: &mut World, side: Side) -> Outcome {
             let deed = Deed::Lose;
             world.fault(Fault {
                 from,
-                kind,
+                kind: Kind::Packet(kind),
                 nth,
                 deed,
             });
@@ -353,7 +353,7 @@ fn silence(world: &mut World, side: Side) -> Outcome {
     for nth in 0..8 {
         world.fault(Fault {
             from: side,
-            kind: is_request,
+            kind: Kind::Packet(is_request),
             nth,
             deed: Deed::Lose,
         });

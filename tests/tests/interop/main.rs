@@ -7,6 +7,8 @@
 #[cfg(target_os = "linux")]
 mod cases;
 #[cfg(target_os = "linux")]
+mod cm;
+#[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]
 mod refusals;
@@ -23,7 +25,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{cases, faults, refusals};
+    use super::{cases, cm, faults, refusals};
     use libtest_mimic::Arguments;
     use softroce::inspect::{Options, Severity, inspect};
     use softroce_tests::interop::guest::{self, KERNELS};
@@ -63,7 +65,8 @@ mod linux {
         let arguments = Arguments::from_args();
         let all = || {
             let tables = [cases::ALL, faults::ALL, refusals::ALL];
-            tables.into_iter().flatten().copied()
+            let tables = tables.into_iter().chain(cm::ALL.iter().copied());
+            tables.flatten().copied()
         };
         let wanted = |kernel: &str, requester: Side, case: &str| {
             let name = format!("{kernel}/{}/{case}", role(requester));
