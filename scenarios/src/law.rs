@@ -1,7 +1,7 @@
 //! Formulas that predict a goodput, laid beside what was measured.
 
 use crate::format::Scenario;
-use crate::format::fault::{Action, PacketClass, Pick};
+use crate::format::fault::{Action, Injection, PacketClass, Pick};
 use crate::format::pattern::CollectiveKind;
 use crate::format::request::Transport;
 use crate::format::topology::WayId;
@@ -21,17 +21,28 @@ pub struct GoBackN {
     pub backward: f64,
     /// Packets sent from the one that is lost, which counts, until it is sent again.
     pub window: f64,
+    /// For how many of them the requester sends nothing, because it takes its time to go back.
+    pub idle: f64,
     /// The ACK timeout in packets; infinite if there is none.
     pub timeout: f64,
+    /// Every so many packets one is lost, and no other is.
+    pub period: Option<u64>,
 }
 
 impl GoBackN {
     /// The share of the loss-free goodput that is left.
     ///
     /// Each loss costs the packets in flight until the NAK takes effect; if the packet is lost a second
-    /// time, or the NAK is, nothing tells the requester and it waits for its timer.
+    /// time, or the NAK is, nothing tells the requester and it waits for its timer. What is sent for nothing
+    /// counts towards the next n-th packet, and that one may be among it: between two losses that cost
+    /// something lies the least multiple of n that is more than that.
     pub fn share(&self) -> f64 {
         let (p, q) = (self.forward, self.backward);
+        if let Some(n) = self.period.filter(|_| q == 0.0) {
+            let sent = self.window - self.idle;
+            let between = n as f64 * (sent / n as f64).floor() + n as f64;
+            return (between - sent) / (between + self.idle);
+        }
         let silent = p * (self.again + q);
         let waiting = if silent == 0.0 {
             0.0
@@ -72,16 +83,20 @@ impl GoBackN {
         let each = wire as f64 * 8e12 / slowest as f64;
         let packets = traffic.size.0.div_ceil(u64::from(card.mtu)).max(1);
         let outstanding = packets as f64 * f64::from(traffic.depth);
+        let window = (1.0 + reaction / each).ceil().min(outstanding);
+        let idle = card.retransmit_delay.as_ps() as f64 / each;
         let data = [PacketClass::Data, PacketClass::Request];
         Some(GoBackN {
             forward: lost(scenario, &there, &data, rate),
             again: lost(scenario, &there, &data, rate_again),
             backward: lost(scenario, &back, &[PacketClass::Ack, PacketClass::Nak], rate),
             // A packet that is under way when the NAK comes is sent to its end.
-            window: (1.0 + reaction / each).ceil().min(outstanding),
+            window,
+            idle: idle.min(window - 1.0),
             timeout: card
                 .ack_timeout()
                 .map_or(f64::INFINITY, |t| t.as_ps() as f64 / each),
+            period: period(scenario, &there, &data),
         })
     }
 }
@@ -150,6 +165,37 @@ impl RingAllReduce {
     }
 }
 
+/// Whether a fault loses packets of these classes in the long run.
+fn loses(fault: &Injection, classes: &[PacketClass]) -> bool {
+    let class = fault.filter.packets;
+    let meant = class == PacketClass::Any || classes.contains(&class);
+    let loses = matches!(
+        fault.action,
+        Action::Drop | Action::Corrupt | Action::CorruptDevice
+    );
+    // A fault on named packets has no long run.
+    meant && loses && fault.at_most.is_none() && !fault.filter.names_packets()
+}
+
+/// Every how many packets one is lost along `ways`, if that is all that is lost there.
+fn period(scenario: &Scenario, ways: &[WayId], classes: &[PacketClass]) -> Option<u64> {
+    let clean = |way: &WayId| scenario.network.links[way.link].loss[way.way].get() == 0.0;
+    let meant = scenario
+        .faults
+        .iter()
+        .filter(|f| loses(&f.injection, classes));
+    let mut picks = meant.flat_map(|f| {
+        let met = ways.iter().filter(|w| f.ways.contains(w));
+        met.map(|_| &f.injection.pick)
+    });
+    match (picks.next(), picks.next()) {
+        (Some(&Pick::Every { every, .. }), None) if every > 1 => {
+            ways.iter().all(clean).then_some(every)
+        }
+        _ => None,
+    }
+}
+
 /// The share of packets of these classes that is lost along `ways`, where a fault picks them at `rate`.
 fn lost(
     scenario: &Scenario,
@@ -162,14 +208,7 @@ fn lost(
         kept *= 1.0 - scenario.network.links[way.link].loss[way.way].get();
         for fault in scenario.faults.iter().filter(|f| f.ways.contains(way)) {
             let fault = &fault.injection;
-            let class = fault.filter.packets;
-            let meant = class == PacketClass::Any || classes.contains(&class);
-            let loses = matches!(
-                fault.action,
-                Action::Drop | Action::Corrupt | Action::CorruptDevice
-            );
-            // A fault on named packets has no long run.
-            if meant && loses && fault.at_most.is_none() && !fault.filter.names_packets() {
+            if loses(fault, classes) {
                 kept *= 1.0 - rate(&fault.pick);
             }
         }
@@ -222,13 +261,32 @@ mod tests {
             again: p,
             backward: 0.0,
             window: 150.0,
+            idle: 0.0,
             timeout: t,
+            period: None,
         };
         assert!(near(law(1e-3, 820e3).share(), 0.52));
         assert!(near(law(1e-2, 820e3).share(), 0.0119));
         assert!(near(law(1e-3, 800.0).share(), 0.87));
         assert!(near(law(1e-2, 800.0).share(), 0.40));
         assert_eq!(law(0.0, f64::INFINITY).share(), 1.0);
+    }
+
+    #[test]
+    fn where_every_nth_is_lost_what_is_sent_for_nothing_counts() {
+        let law = |window, idle| GoBackN {
+            forward: 1.0 / 256.0,
+            again: 0.0,
+            backward: 0.0,
+            window,
+            idle,
+            timeout: 1e6,
+            period: Some(256),
+        };
+        assert_eq!(law(96.0, 0.0).share(), 160.0 / 256.0);
+        // The 256th falls among the packets that are sent for nothing, and only the 512th costs something.
+        assert_eq!(law(366.0, 0.0).share(), 146.0 / 512.0);
+        assert_eq!(law(96.0, 64.0).share(), 224.0 / 320.0);
     }
 
     #[test]
@@ -257,5 +315,6 @@ mod tests {
         let law = GoBackN::of(scenario, &scenario.traffic[0]).unwrap();
         assert!((law.forward - 1.0 / 256.0).abs() < 1e-12);
         assert_eq!((law.again, law.backward), (0.0, 0.0));
+        assert_eq!(law.period, Some(256));
     }
 }
