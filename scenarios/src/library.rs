@@ -66,28 +66,57 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::expect::{Check, Operand};
+    use crate::metric::Metric;
 
     #[test]
     fn every_scenario_can_be_planned_and_says_what_it_shows() {
         for entry in ALL {
-            let file = entry.file();
-            let plan = file.plan(&[]).unwrap_or_else(|e| panic!("{e}"));
+            let name = entry.name;
+            let plan = entry.file().plan(&[]).unwrap_or_else(|e| panic!("{e}"));
             for point in &plan.points {
                 let s = &point.scenario;
-                assert!(
-                    s.title.is_some() && s.description.is_some(),
-                    "{}",
-                    entry.name
-                );
-                assert!(s.look_at.is_some(), "{}", entry.name);
+                let said = [&s.title, &s.description, &s.source, &s.look_at, &s.free];
+                assert!(said.iter().all(|text| text.is_some()), "{name}");
             }
+        }
+    }
+
+    /// Every expectation says whether it asserts the digits of its source or the mechanism, and the published
+    /// figures stand beside. Those without a paper say so.
+    #[test]
+    fn every_scenario_says_what_it_asserts_of_what_is_published() {
+        for entry in ALL {
+            let plan = entry.file().plan(&[]).unwrap_or_else(|e| panic!("{e}"));
+            let all = plan.points.iter().flat_map(|p| &p.scenario.expectations);
+            let mut published = 0;
+            for e in all.filter(|e| e.metric != Metric::Events) {
+                let place = format!("{}, [[expect]] {}", entry.name, e.index);
+                assert!(e.asserts.is_some(), "{place} does not say what it asserts");
+                published += usize::from(e.published.is_some());
+            }
+            let source = plan.points[0].scenario.source.as_ref().unwrap();
+            let none = source.starts_with("no paper");
             assert!(
-                plan.points
-                    .iter()
-                    .any(|p| !p.scenario.expectations.is_empty()),
-                "{} expects nothing",
+                none || published > 0,
+                "{} has no published figure",
                 entry.name
             );
+        }
+    }
+
+    /// At each of its points, so that a run that is longer than it need be is noticed.
+    #[test]
+    fn every_scenario_has_a_budget_of_events() {
+        for entry in ALL {
+            let plan = entry.file().plan(&[]).unwrap_or_else(|e| panic!("{e}"));
+            for point in &plan.points {
+                let budget = point.scenario.expectations.iter().any(|e| {
+                    e.metric == Metric::Events
+                        && matches!(e.check, Check::AtMost(Operand::Constant(n)) if n <= 100e6)
+                });
+                assert!(budget, "{} at {:?}", entry.name, point.values);
+            }
         }
     }
 

@@ -194,7 +194,7 @@ fn the_steps_of_hpcc_grow_with_the_link_of_each_host() {
 /// Every key of DCQCN reaches the card.
 #[test]
 fn every_parameter_is_set_by_its_key() {
-    use softroce_sim::card::congestion::{CongestionControl, Dcqcn, Scope, Window};
+    use softroce_sim::card::congestion::{CongestionControl, Dcqcn, EarlyMark, Scope, Window};
     use softroce_sim::rate::Rate;
     use softroce_sim::time::Span;
     let settings = [
@@ -218,6 +218,7 @@ fn every_parameter_is_set_by_its_key() {
         "dcqcn-first-cnp-rate=11Mbps",
         "cnp-interval=12us",
         "cnp-scope=address",
+        "cnp-early-mark=forgotten",
         "cnp-delay=13us",
         "cnp-priority=1",
         "cnp-dscp=14",
@@ -252,6 +253,18 @@ fn every_parameter_is_set_by_its_key() {
     let n = card.notification.unwrap();
     assert_eq!((n.interval, n.scope), (Span::from_us(12), Scope::Address));
     assert_eq!((n.delay, n.priority, n.dscp), (Span::from_us(13), 1, 14));
+    assert_eq!(n.early, EarlyMark::Forgotten);
+    for (set, early) in [
+        ("paper", EarlyMark::Kept),
+        ("connectx", EarlyMark::Forgotten),
+    ] {
+        let settings = [
+            "card.congestion=dcqcn".to_string(),
+            format!("card.dcqcn-set={set}"),
+        ];
+        let card = file.plan(&settings).unwrap().points[0].scenario.cards[0].clone();
+        assert_eq!(card.notification.unwrap().early, early);
+    }
 }
 
 /// Two hosts with DCQCN to a third, whose switch marks at the first packet that waits.
@@ -261,7 +274,7 @@ const MARKED: &str = "[switch]\nlossless = 3\nbuffer = \"4MB\"\npfc-threshold = 
 /// Counters of the network, of both ends and of the load tell of the same marks and CNPs.
 #[test]
 fn marks_and_cnps_are_counted_where_they_are_made_and_where_they_come() {
-    let expect = "[[expect]]\nmetric = \"ecn-marks\"\nof = \"s0->h0/3\"\nat-least = 100\n\
+    let expect = "[[expect]]\nmetric = \"ecn-marks\"\nof = \"s0->h0/3\"\nat-least = 10\n\
         [[expect]]\nmetric = \"ecn-marks\"\nequals = { metric = \"ecn-marks\", of = \"s0->h0/3\" }\n\
         [[expect]]\nmetric = \"marked.received\"\nof = \"h0\"\nequals = { metric = \"ecn-marks\" }\n\
         [[expect]]\nmetric = \"cnps.sent\"\nof = \"h0\"\nat-least = 2\n\

@@ -46,6 +46,16 @@ choices! {
     }
 }
 
+choices! {
+    /// What becomes of a mark within the least time between two CNPs.
+    pub enum CnpEarlyMark {
+        /// It makes a CNP at the end of that time.
+        Kept = "kept",
+        /// It makes none.
+        Forgotten = "forgotten",
+    }
+}
+
 const FIXED: &[&str] = &["fixed"];
 const DCQCN: &[&str] = &["dcqcn"];
 const BOTH: &[&str] = &["fixed", "dcqcn"];
@@ -53,9 +63,10 @@ const TIMER: Kind = Kind::Span(0, 10_000_000_000_000);
 const STEP: Kind = Kind::Rate(1_000, 10_000_000_000_000);
 
 /// Keys of notification, which mean nothing if no card of a scenario answers marks.
-const CNP: [&str; 5] = [
+const CNP: [&str; 6] = [
     "cnp-interval",
     "cnp-scope",
+    "cnp-early-mark",
     "cnp-delay",
     "cnp-priority",
     "cnp-dscp",
@@ -70,7 +81,7 @@ const fn dcqcn_key(
     Key::optional(name, kind, otherwise, about).used("congestion", DCQCN)
 }
 
-pub(super) const KEYS: [Key; 26] = [
+pub(super) const KEYS: [Key; 27] = [
     Key::with(
         "congestion",
         Kind::Choice(Control::NAMES),
@@ -213,14 +224,23 @@ pub(super) const KEYS: [Key; 26] = [
         "cnp-interval",
         TIMER,
         "50us; `connectx`, `hpcc` 4us",
-        "The least time between two CNPs of the same `cnp-scope` (`min_time_between_cnps`); a mark within it \
-         makes none. Which default holds is said by the `dcqcn-set` of the card that sends CNPs.",
+        "The least time between two CNPs of the same `cnp-scope` (`min_time_between_cnps`); what \
+         becomes of a mark within it says `cnp-early-mark`. Which defaults hold is said by the `dcqcn-set` of the card \
+         that sends CNPs.",
     ),
     Key::optional(
         "cnp-scope",
         Kind::Choice(CnpScope::NAMES),
         "qp; `connectx` port",
         "Among which CNPs that time is kept: those to one queue pair, to one address, or all of the port.",
+    ),
+    Key::optional(
+        "cnp-early-mark",
+        Kind::Choice(CnpEarlyMark::NAMES),
+        "kept; `connectx` forgotten",
+        "What becomes of a mark within that time. `kept`: it makes a CNP at the end of it, one however many there \
+         were, as in DCQCN's paper, where a CNP goes at the end of each interval in which a packet was marked. \
+         `forgotten`: it makes none, so that at rest a third more is marked. What ConnectX cards do is not known.",
     ),
     Key::with(
         "cnp-delay",
@@ -295,8 +315,11 @@ pub(super) fn read(reader: &Reader<'_>, rocev2: bool) -> Congestion {
             priority: reader.get("cnp-priority"),
             dscp: reader.get("cnp-dscp"),
             delay: reader.get("cnp-delay"),
-            // As the key `cnp-interval` says; the paper's receivers keep such marks.
-            early: EarlyMark::Forgotten,
+            early: match reader.opt("cnp-early-mark") {
+                Some(CnpEarlyMark::Kept) => EarlyMark::Kept,
+                Some(CnpEarlyMark::Forgotten) => EarlyMark::Forgotten,
+                None => base.early,
+            },
         },
         answers,
     }

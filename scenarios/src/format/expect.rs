@@ -24,6 +24,16 @@ choices! {
     }
 }
 
+choices! {
+    /// How much of what is published an expectation asserts.
+    pub enum Asserts {
+        /// The number itself, as it was published or as a formula gives it.
+        Digits = "digits",
+        /// A sign, an order, or that something does or does not happen.
+        Mechanism = "mechanism",
+    }
+}
+
 impl Law {
     /// The metrics that it predicts.
     const fn metrics(self) -> &'static [Metric] {
@@ -107,6 +117,21 @@ pub(super) static EXPECT: Section = Section {
             "none",
             "Why: shown beside the verdict.",
         ),
+        Key::optional(
+            "asserts",
+            Kind::Choice(Asserts::NAMES),
+            "not said",
+            "What of the source it asserts: `digits`, the number itself, as published or as a formula gives it; or \
+             `mechanism`, a sign, an order, or that something does or does not happen, whatever the number. Shown \
+             beside the verdict.",
+        ),
+        Key::optional(
+            "published",
+            Kind::Text,
+            "none",
+            "The figure that the source has, in its words: shown in a table beside what was measured and what is \
+             expected.",
+        ),
     ],
 };
 
@@ -167,6 +192,10 @@ pub struct Expectation {
     pub check: Check,
     /// Why.
     pub because: Option<String>,
+    /// What of the source it asserts.
+    pub asserts: Option<Asserts>,
+    /// The figure that the source has.
+    pub published: Option<String>,
     pub(super) when: Vec<Condition>,
     /// Where it says which part of the run.
     pub(super) origin: Origin,
@@ -357,6 +386,8 @@ pub(super) fn read(root: &Reader<'_>, scenario: &Scenario, sink: &Sink) -> Vec<E
             metric,
             check,
             because: reader.opt("because"),
+            asserts: reader.opt("asserts"),
+            published: reader.opt("published"),
             when: conditions(&reader, "when"),
             origin: reader.origin("during"),
             of,

@@ -54,6 +54,12 @@ pub(super) static ROOT: Section = Section {
             "none",
             "What to look at in the report or the capture.",
         ),
+        Key::optional(
+            "free",
+            Kind::Text,
+            "none",
+            "Parameters that no source gives, and how the result moves with them.",
+        ),
         Key::with(
             "seed",
             Kind::Count(0, i64::MAX as u64),
@@ -189,6 +195,8 @@ pub struct Scenario {
     pub source: Option<String>,
     /// What to look at.
     pub look_at: Option<String>,
+    /// Which parameters are free, and how the result moves with them.
+    pub free: Option<String>,
     /// Seed of every random stream.
     pub seed: u64,
     /// Virtual time at which it ends.
@@ -248,6 +256,7 @@ pub(super) fn read(document: &Table, folder: &Folder, sink: &Sink) -> Scenario {
         description: root.opt("description"),
         source: root.opt("source"),
         look_at: root.opt("look-at"),
+        free: root.opt("free"),
         seed: root.get("seed"),
         stop: root.get("stop"),
         event_limit: root.get("event-limit"),

@@ -50,9 +50,15 @@ pub struct Report {
     /// What it shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Where the published figures come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// What to look at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub look_at: Option<String>,
+    /// Which parameters are free, and how the result moves with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free: Option<String>,
     /// Whether all expectations held and every run came to its end.
     pub held: bool,
     /// What varies from run to run.

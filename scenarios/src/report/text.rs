@@ -1,6 +1,7 @@
 //! A report for people, in a hundred columns.
 
 mod failures;
+mod published;
 
 use super::congestion;
 use super::latency::Latency;
@@ -48,10 +49,8 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
     } else {
         write_sweep(out, report, detail)?;
     }
-    if let Some(look) = &report.look_at {
-        writeln!(out, "\nlook at")?;
-        wrap(out, look, 2)?;
-    }
+    published::write(out, report)?;
+    published::write_prose(out, report)?;
     let judged = report.runs.iter().flat_map(|r| &r.expectations);
     let failed = judged.clone().filter(|j| !j.held).count();
     let total = judged.count();
@@ -161,9 +160,7 @@ fn write_over_runs(
         first.metric,
         judged.len()
     )?;
-    if let Some(why) = &first.because {
-        wrap(out, &format!("because {}", why.trim()), 10)?;
-    }
+    published::write_why(out, first)?;
     let sentence = |j: &Judgement| format!("{}: {}", show(j.measured, j.metric.unit()), j.wanted);
     if held < judged.len() {
         for (run, j) in judged.iter().filter(|(_, j)| !j.held).take(FAILURES) {
@@ -301,10 +298,7 @@ fn write_judgement(out: &mut String, j: &Judgement) -> std::fmt::Result {
         "  {verdict}  {}{of}{during} is {measured}: {}",
         j.metric, j.wanted
     )?;
-    match &j.because {
-        Some(why) => wrap(out, &format!("because {}", why.trim()), 10),
-        None => Ok(()),
-    }
+    published::write_why(out, j)
 }
 
 /// A heading, and rows in columns under it; `left` are those to the left.

@@ -3,7 +3,7 @@
 use super::{Report, Run, show};
 use crate::format::Plan;
 use crate::format::Scenario;
-use crate::format::expect::{Check, Expectation, Law, Of, Operand};
+use crate::format::expect::{Asserts, Check, Expectation, Law, Of, Operand};
 use crate::law::{GoBackN, RingAllReduce};
 use crate::metric::Metric;
 use serde::Serialize;
@@ -36,6 +36,12 @@ pub struct Judgement {
     /// Why it should.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// What of the source it asserts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asserts: Option<Asserts>,
+    /// The figure that the source has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
 }
 
 /// Judges the expectations of every point of `plan` against `runs`, one for each point in order.
@@ -170,6 +176,8 @@ fn judgement(scenario: &Scenario, e: &Expectation, n: usize, runs: &[Run]) -> Ju
         most,
         held,
         because: e.because.clone(),
+        asserts: e.asserts,
+        published: e.published.clone(),
     }
 }
 
@@ -270,7 +278,9 @@ pub fn report(scenario: &str, plan: &Plan, mut runs: Vec<Run>) -> Report {
     Report {
         scenario: scenario.to_string(),
         title: first.and_then(|s| s.title.clone()),
+        source: first.and_then(|s| s.source.clone()),
         look_at: first.and_then(|s| s.look_at.clone()),
+        free: first.and_then(|s| s.free.clone()),
         held: runs.iter().all(Run::held),
         axes: plan.axes.clone(),
         runs,
@@ -322,6 +332,8 @@ mod tests {
         of = "h0->h1"
         between = [1, 3]
         when = { link.loss = 1e-3 }
+        asserts = "mechanism"
+        published = "one in a thousand, in more words than there is room for beside the figures of a table"
     "#;
 
     fn plan() -> Plan {
@@ -463,6 +475,9 @@ mod tests {
             "latency.p99 of flow is -: at most 1us",
             "flow kept 40.00% of its goodput without loss; the law says 39.34%",
             "FAILED: 6 of 9 expectations",
+            "is 3: between 1 and 3\n          mechanism\n",
+            "  asserts    metric                 measured  expected  published\n",
+            "  mechanism  drops.fault of h0->h1         3    1 to 3  one in a thousand, in more",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
@@ -471,7 +486,22 @@ mod tests {
         assert_eq!(value["schema"], 1);
         let first = &value["reports"][0];
         assert_eq!(first["held"], false);
-        assert_eq!(first["runs"][1]["expectations"][4]["held"], true);
+        let fifth = &first["runs"][1]["expectations"][4];
+        assert_eq!(
+            (&fifth["held"], &fifth["asserts"]),
+            (&true.into(), &"mechanism".into())
+        );
+        let told = fifth["published"].as_str().unwrap();
+        assert!(told.starts_with("one in a thousand"));
+        let table = shown.split("beside what is published\n").nth(1).unwrap();
+        let lines: Vec<_> = table.lines().take_while(|l| !l.is_empty()).collect();
+        assert!(
+            lines.len() > 2 && lines.iter().all(|l| l.len() <= 100),
+            "{table}"
+        );
+        let words = lines[1..].join(" ");
+        let words: Vec<_> = words.split_whitespace().collect();
+        assert!(words.join(" ").ends_with(told), "{table}");
         assert_eq!(first["runs"][0]["traffic"][0]["completions"]["success"], 1);
         let law = report.runs[1].traffic[0].law_share.unwrap();
         assert_eq!(
