@@ -110,8 +110,11 @@ pub struct Gid(pub [u8; 16]);
 
 impl Gid {
     /// The IPv4 address, if this is a mapped one (`::ffff:a.b.c.d`).
+    #[inline]
     pub fn ipv4(self) -> Option<Ipv4Addr> {
-        Ipv6Addr::from(self.0).to_ipv4_mapped()
+        // As one number, because every packet asks.
+        let address = u128::from_be_bytes(self.0);
+        (address >> 32 == 0xffff).then(|| Ipv4Addr::from(address as u32))
     }
 
     /// The address, IPv4 where it is a mapped one.
