@@ -354,6 +354,29 @@ impl Card {
         }
     }
 
+    /// As [`Card::next_packet`], but requests alone, whatever else is owed.
+    pub fn next_request<E: Env>(
+        &mut self,
+        now: Time,
+        ready: PriorityMask,
+        env: &mut E,
+    ) -> Option<Packet> {
+        let mut usable = self.pending.and(ready);
+        while let Some(priority) = usable.highest() {
+            let request = self.next_request_of(now, priority, env);
+            if request.is_some() {
+                return request;
+            }
+            usable = usable.without(priority);
+        }
+        None
+    }
+
+    /// True if answers to requests of peers may be waiting.
+    pub fn owes_answers(&self) -> bool {
+        self.lists.iter().any(|lists| !lists.responses.is_empty())
+    }
+
     /// The next packet of a priority. Acknowledgements go first; READ data takes turns with requests, so
     /// that a peer that reads for ever does not silence this side.
     fn next_of<E: Env>(&mut self, now: Time, priority: u8, env: &mut E) -> Option<Packet> {

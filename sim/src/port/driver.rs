@@ -4,11 +4,11 @@ use super::faults::Faults;
 use super::link::{Arrival, IN, Monitor, Received};
 use super::pace::Pace;
 use super::{Link, PortError, SendError, Tap};
-use crate::card::{Card, CardConfig, Env};
+use crate::card::{Card, CardConfig, Env, PriorityMask};
 use crate::faults::{Fault, FaultCounts, FaultError};
 use crate::rate::Rate;
 use crate::time::Time;
-use crate::wire::{Encapsulation, Gid, Payload, Route, RouteId, RouteTable};
+use crate::wire::{Encapsulation, Gid, Packet, Payload, Route, RouteId, RouteTable};
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -90,8 +90,7 @@ pub struct PortCounters {
     pub refused: u64,
     /// Times that the link had no room for a packet.
     pub not_ready: u64,
-    /// Datagrams that the kernel dropped because the socket's receive buffer was full, as far as
-    /// datagrams that came later told.
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full.
     pub overflow: u64,
     /// Frames received that are for others, or of other protocols.
     pub foreign: u64,
@@ -219,8 +218,11 @@ impl<L: Link> Port<L> {
     }
 
     /// What it has counted.
-    pub fn counters(&self) -> &PortCounters {
-        &self.monitor.counters
+    pub fn counters(&self) -> PortCounters {
+        PortCounters {
+            overflow: self.link.overflow(),
+            ..self.monitor.counters
+        }
     }
 
     /// The latest packet that the operating system refused to send.
@@ -262,17 +264,18 @@ impl<L: Link> Port<L> {
     ///
     /// If the link is broken. A packet that cannot be sent is not an error but a lost packet.
     pub fn poll(&mut self, card: &mut Card) -> Result<Activity, PortError> {
-        let activity = self.take(card)?;
-        let sent = self.send(card);
+        let (activity, now) = self.take(card)?;
+        let sent = self.send(now, card);
         Ok(Activity { sent, ..activity })
     }
 
-    /// The first half of [`Port::poll`]: all but sending.
+    /// The first half of [`Port::poll`]: all but sending. The clock was last read at the time that comes
+    /// with it.
     #[inline]
-    pub(super) fn take(&mut self, card: &mut Card) -> Result<Activity, PortError> {
+    pub(super) fn take(&mut self, card: &mut Card) -> Result<(Activity, Time), PortError> {
         // Receiving comes first: an answer that has arrived stops the timer that waits for it.
-        let received = self.receive(card)?;
-        let now = self.now();
+        let (received, seen) = self.receive(card)?;
+        let now = seen.unwrap_or_else(|| self.now());
         let mut timeout = card.next_timeout() <= now;
         if timeout {
             card.advance(now);
@@ -281,11 +284,12 @@ impl<L: Link> Port<L> {
             timeout = true;
             self.link.advance(&mut self.monitor);
         }
-        Ok(Activity {
+        let activity = Activity {
             received,
             sent: 0,
             timeout,
-        })
+        };
+        Ok((activity, now))
     }
 
     /// Does what [`Port::poll`] does; if that was nothing, waits for something to do and does that.
@@ -343,9 +347,10 @@ impl<L: Link> Port<L> {
         &mut self.link
     }
 
-    fn receive(&mut self, card: &mut Card) -> Result<u32, PortError> {
+    /// Gives how much arrived, and when the clock was last read for that.
+    fn receive(&mut self, card: &mut Card) -> Result<(u32, Option<Time>), PortError> {
         let mut received = 0;
-        let mut now = Time::ZERO;
+        let mut seen = None;
         while received < self.config.receive_budget.max(1) {
             let arrival = match self.link.receive(&mut self.monitor, self.ingress) {
                 Ok(Received::Nothing) => break,
@@ -361,9 +366,10 @@ impl<L: Link> Port<L> {
                 payload,
             }) = arrival
             {
-                if now == Time::ZERO || received % CLOCK == 0 {
-                    now = self.monitor.now();
-                }
+                let now = match seen {
+                    Some(now) if received % CLOCK != 0 => now,
+                    _ => *seen.insert(self.monitor.now()),
+                };
                 let mut staging = Staging {
                     out: &mut self.out,
                     arrived: self.link.arrived().get(payload).unwrap_or_default(),
@@ -371,11 +377,47 @@ impl<L: Link> Port<L> {
                 card.receive(now, &packet, &route, &mut staging);
             }
         }
-        Ok(received)
+        Ok((received, seen))
     }
 
-    /// Sends what the card has to send and the link takes, within the budget.
-    pub(super) fn send(&mut self, card: &mut Card) -> u32 {
+    /// Sends what the card has to send and the link takes, within the budget. It is now, or it has just
+    /// been.
+    pub(super) fn send(&mut self, now: Time, card: &mut Card) -> u32 {
+        self.send_some(
+            now,
+            card,
+            self.config.send_budget,
+            |card, now, ready, env| card.next_packet(now, ready, env),
+        )
+    }
+
+    /// As [`Port::send`], after the program has asked for something. If answers are owed as well, requests go
+    /// first, in a call of their own: the peer's program may wait for them, and nobody's waits for an
+    /// acknowledgement. Half of the budget is the answers' all the same.
+    #[cfg(target_os = "linux")]
+    pub(super) fn send_requests_first(&mut self, now: Time, card: &mut Card) -> u32 {
+        let budget = self.config.send_budget;
+        let mut sent = 0;
+        if card.owes_answers() {
+            sent = self.send_some(now, card, budget / 2, |card, now, ready, env| {
+                card.next_request(now, ready, env)
+            });
+        }
+        let rest = budget.saturating_sub(sent);
+        sent + self.send_some(now, card, rest, |card, now, ready, env| {
+            card.next_packet(now, ready, env)
+        })
+    }
+
+    /// Sends what `next` gives and the link takes, up to `budget` packets, at least 1.
+    #[inline]
+    fn send_some(
+        &mut self,
+        mut now: Time,
+        card: &mut Card,
+        budget: u32,
+        mut next: impl FnMut(&mut Card, Time, PriorityMask, &mut Staging<'_>) -> Option<Packet>,
+    ) -> u32 {
         let mut sent = 0;
         if card.memberships() != self.memberships {
             self.follow_groups(card);
@@ -384,10 +426,11 @@ impl<L: Link> Port<L> {
         if self.link.keeps() && !self.link.flush(&mut self.monitor) {
             return sent;
         }
-        let mut now = Time::ZERO;
-        while sent < self.config.send_budget.max(1) {
-            if sent % CLOCK == 0 {
+        self.monitor.seen = now;
+        while sent < budget.max(1) {
+            if sent % CLOCK == CLOCK - 1 {
                 now = self.monitor.now();
+                self.monitor.seen = now;
             }
             if self.faults.is_some() && !self.send_late(now) {
                 break;
@@ -399,7 +442,7 @@ impl<L: Link> Port<L> {
                 out: &mut self.out,
                 arrived: &[],
             };
-            let Some(mut packet) = card.next_packet(now, self.link.ready(), &mut staging) else {
+            let Some(mut packet) = next(card, now, self.link.ready(), &mut staging) else {
                 break;
             };
             sent += 1;
@@ -487,11 +530,6 @@ impl<L: Link> Port<L> {
 
 impl<L: Link> fmt::Debug for Port<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Port({}, {:?})",
-            self.link.describe(),
-            self.monitor.counters
-        )
+        write!(f, "Port({}, {:?})", self.link.describe(), self.counters())
     }
 }

@@ -69,6 +69,11 @@ pub trait Link {
     /// Sends what was taken; false if there is no room for all of it.
     fn flush(&mut self, monitor: &mut Monitor) -> bool;
 
+    /// Arrivals that were lost because there was no room for them.
+    fn overflow(&self) -> u64 {
+        0
+    }
+
     /// When [`Link::advance`] is to be called.
     fn next_timeout(&self) -> Time;
 
@@ -149,6 +154,8 @@ impl Arrival {
 /// What a port tells of itself while it works: its clock, its counters, and frames for who watches.
 pub struct Monitor {
     pub(super) opened: Instant,
+    /// The time when the clock was last read for a packet.
+    pub(super) seen: Time,
     pub(super) counters: PortCounters,
     pub(super) last_send_error: Option<SendError>,
     pub(super) tap: Option<Box<dyn Tap>>,
@@ -158,6 +165,7 @@ impl Monitor {
     pub(super) fn new() -> Monitor {
         Monitor {
             opened: Instant::now(),
+            seen: Time::ZERO,
             counters: PortCounters::default(),
             last_send_error: None,
             tap: None,

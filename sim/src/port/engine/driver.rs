@@ -10,20 +10,22 @@ use crate::wire::QpNumber;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// A port, whatever its link.
 pub(super) trait AnyPort: Send {
     fn now(&self) -> Time;
-    /// Receives and looks after deadlines.
-    fn take(&mut self, card: &mut Card) -> Result<Activity, PortError>;
-    fn send(&mut self, card: &mut Card) -> u32;
+    /// Receives and looks after deadlines; tells when it last read the clock.
+    fn take(&mut self, card: &mut Card) -> Result<(Activity, Time), PortError>;
+    fn send(&mut self, now: Time, card: &mut Card) -> u32;
+    fn send_requests_first(&mut self, now: Time, card: &mut Card) -> u32;
     fn deadline(&self, card: &Card) -> Time;
     /// The link has no room for something.
     fn keeps(&self) -> bool;
     /// Before a sleep on its descriptor; false if there is something to receive.
     fn arm(&mut self) -> bool;
-    fn counters(&self) -> &PortCounters;
+    fn counters(&self) -> PortCounters;
     fn last_send_error(&self) -> Option<String>;
     fn take_join_error(&mut self) -> Option<PortError>;
     fn set_tap(&mut self, tap: Option<Box<dyn Tap>>);
@@ -35,12 +37,16 @@ impl<L: Link + Send> AnyPort for Port<L> {
         Port::now(self)
     }
 
-    fn take(&mut self, card: &mut Card) -> Result<Activity, PortError> {
+    fn take(&mut self, card: &mut Card) -> Result<(Activity, Time), PortError> {
         Port::take(self, card)
     }
 
-    fn send(&mut self, card: &mut Card) -> u32 {
-        Port::send(self, card)
+    fn send(&mut self, now: Time, card: &mut Card) -> u32 {
+        Port::send(self, now, card)
+    }
+
+    fn send_requests_first(&mut self, now: Time, card: &mut Card) -> u32 {
+        Port::send_requests_first(self, now, card)
     }
 
     fn deadline(&self, card: &Card) -> Time {
@@ -55,7 +61,7 @@ impl<L: Link + Send> AnyPort for Port<L> {
         self.link_mut().arm()
     }
 
-    fn counters(&self) -> &PortCounters {
+    fn counters(&self) -> PortCounters {
         Port::counters(self)
     }
 
@@ -97,13 +103,15 @@ pub(super) struct Driver {
     /// All channels that there are, to end them.
     all: Vec<EventChannel<CqId>>,
     events: EventChannel<AsyncEvent>,
-    /// Moves with every turn of a program.
-    pub(super) turns: u64,
+    /// Moves with every turn of the program.
+    pub(super) turns: Arc<AtomicU64>,
     /// The program has said that it does not drive from here on.
     pub(super) released: bool,
     pub(super) watch: Watch,
     /// Sending was put off once.
     owes: bool,
+    /// When the clock was last read.
+    now: Time,
     /// Wakes the engine's thread.
     kick: Arc<OwnedFd>,
     /// Why nothing goes in or out any more.
@@ -125,10 +133,11 @@ impl Driver {
             channels: Vec::new(),
             all: Vec::new(),
             events,
-            turns: 0,
+            turns: Arc::default(),
             released: false,
             watch: Watch::Awake,
             owes: false,
+            now: Time::ZERO,
             kick,
             ended,
         }
@@ -142,13 +151,15 @@ impl Driver {
         Activity { sent, ..activity }
     }
 
-    /// A program's turn. If it has completions now, what is owed to the peer waits for one more turn or for
-    /// what the program says to them, and leaves behind that, with the same call.
+    /// A program's turn. If it has completions now, answers that are owed to the peer wait for one more turn or
+    /// for what the program says to them, and leave right behind that.
     #[inline]
     pub(super) fn turn(&mut self) {
+        // What it moves by does not matter.
+        self.turns.store(self.turns.load(Relaxed) + 1, Relaxed);
         let before = self.card.completed();
         self.take();
-        self.owes = !self.owes && self.card.completed() != before;
+        self.owes = !self.owes && self.card.completed() != before && self.card.owes_answers();
         if !self.owes {
             self.send();
         }
@@ -160,7 +171,10 @@ impl Driver {
             return Activity::default();
         }
         match self.port.take(&mut self.card) {
-            Ok(activity) => activity,
+            Ok((activity, now)) => {
+                self.now = now;
+                activity
+            }
             Err(e) => {
                 self.end(EngineError::Broken(Arc::new(e)));
                 Activity::default()
@@ -168,18 +182,26 @@ impl Driver {
         }
     }
 
+    /// Reads the clock.
+    #[inline]
+    pub(super) fn look(&mut self) -> Time {
+        self.now = self.port.now();
+        self.now
+    }
+
     /// The work of queue pair `number` is looked at.
     #[inline]
     pub(super) fn doorbell(&mut self, number: QpNumber) {
-        self.card.doorbell(self.port.now(), number);
+        let now = self.look();
+        self.card.doorbell(now, number);
     }
 
-    /// Sends what there is.
+    /// Sends what there is; the clock has just been read.
     #[inline]
     pub(super) fn send(&mut self) -> u32 {
         match self.has_ended() {
             true => 0,
-            false => self.port.send(&mut self.card),
+            false => self.port.send(self.now, &mut self.card),
         }
     }
 
@@ -268,7 +290,10 @@ impl Answer for Driver {
 
     #[inline]
     fn settle(&mut self) {
-        self.send();
+        if !self.has_ended() {
+            self.port.send_requests_first(self.now, &mut self.card);
+            self.owes = false;
+        }
         self.finish();
     }
 }

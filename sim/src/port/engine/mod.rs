@@ -25,7 +25,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -111,6 +111,8 @@ struct Shared {
     events: EventChannel<AsyncEvent>,
     ended: Arc<OnceLock<EngineError>>,
     stop: Arc<AtomicBool>,
+    /// Moves with every turn of the program.
+    turns: Arc<AtomicU64>,
     kick: Arc<OwnedFd>,
     thread: Mutex<Option<JoinHandle<()>>>,
     first_qp: u32,
@@ -152,10 +154,12 @@ impl Engine {
             kick.clone(),
             ended.clone(),
         );
+        let turns = driver.turns.clone();
         let pair = Arc::new(Handover::new(driver, MAX_QP));
         let stop = Arc::new(AtomicBool::new(false));
         let watcher = Watcher {
             pair: pair.clone(),
+            turns: turns.clone(),
             stop: stop.clone(),
             kick: kick.clone(),
             socket,
@@ -169,6 +173,7 @@ impl Engine {
                 events,
                 ended,
                 stop,
+                turns,
                 kick,
                 thread: Mutex::new(Some(thread)),
                 first_qp,
@@ -229,12 +234,16 @@ impl Engine {
     pub fn drive(&self) -> Result<bool, EngineError> {
         let mine = match self.shared.pair.try_hold() {
             Some(mut driver) => {
-                driver.turns += 1;
                 driver.turn();
                 driver.finish();
                 true
             }
-            None => false,
+            None => {
+                // It drives all the same: were it the engine's thread that waits for the lock, that would
+                // take the program for one that has gone to sleep.
+                self.shared.turns.fetch_add(1, Ordering::Relaxed);
+                false
+            }
         };
         self.check()?;
         Ok(mine)
@@ -261,7 +270,7 @@ impl Engine {
     pub fn inspect<R>(&self, f: impl FnOnce(&mut Card, Time) -> R) -> R {
         let mut driver = self.shared.pair.hold();
         let armed = driver.card.armed();
-        let now = driver.port.now();
+        let now = driver.look();
         let outcome = f(&mut driver.card, now);
         driver.send();
         driver.finish();
@@ -300,7 +309,7 @@ impl Engine {
 
     /// What the port has counted.
     pub fn port_counters(&self) -> PortCounters {
-        *self.shared.pair.hold().port.counters()
+        self.shared.pair.hold().port.counters()
     }
 
     /// The latest packet that the operating system refused to send, in words.

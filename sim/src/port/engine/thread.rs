@@ -5,9 +5,13 @@ use super::events::wait_for_any;
 use super::handover::Handover;
 use super::{EngineError, NAP};
 use crate::time::Time;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 use std::time::{Duration, Instant};
 
 /// How often a link without room is asked again: descriptors do not tell of room in a device's queue.
@@ -18,6 +22,8 @@ const DRAIN: Duration = Duration::from_millis(200);
 /// What the thread has of its engine.
 pub(super) struct Watcher {
     pub(super) pair: Arc<Handover<Driver>>,
+    /// Turns of the program.
+    pub(super) turns: Arc<AtomicU64>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) kick: Arc<OwnedFd>,
     pub(super) socket: OwnedFd,
@@ -41,7 +47,7 @@ impl Watcher {
             napping = matches!(plan, Plan::Nap);
             let slept = match plan {
                 Plan::Again => continue,
-                Plan::Nap => wait_for_any(&[self.kick.as_fd()], Some(NAP)),
+                Plan::Nap => self.nap(&mut turns),
                 Plan::Rest => wait_for_any(&[self.kick.as_fd()], None),
                 Plan::Sleep(timeout) => {
                     wait_for_any(&[self.kick.as_fd(), self.socket.as_fd()], timeout)
@@ -53,17 +59,38 @@ impl Watcher {
                 driver.end(EngineError::Broken(Arc::new(e)));
                 return;
             }
-            // Nothing to read is as good.
-            let _ = rustix::io::read(&self.kick, &mut [0; 8]);
+            self.was_kicked();
         }
         self.drain();
+    }
+
+    /// Sleeps for as long as the program drives, or until it is woken. It leaves the lock alone, for a program
+    /// that finds someone waiting for it has no turn.
+    fn nap(&self, turns: &mut u64) -> io::Result<()> {
+        loop {
+            wait_for_any(&[self.kick.as_fd()], Some(NAP))?;
+            if self.was_kicked() || !self.has_driven(turns) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if someone has woken it since the last call.
+    fn was_kicked(&self) -> bool {
+        rustix::io::read(&self.kick, &mut [0; 8]).is_ok()
+    }
+
+    /// True if the program has driven since the last call.
+    fn has_driven(&self, turns: &mut u64) -> bool {
+        let now = self.turns.load(Relaxed);
+        std::mem::replace(turns, now) != now
     }
 
     /// Its turn with the card, and what comes after.
     fn turn(&self, turns: &mut u64, napping: bool) -> Plan {
         let mut driver = self.pair.hold();
         driver.watch = Watch::Awake;
-        let driven = std::mem::replace(turns, driver.turns) != driver.turns;
+        let driven = self.has_driven(turns);
         let released = std::mem::take(&mut driver.released) || driver.card.armed() > 0;
         if napping && driven && !released {
             driver.watch = Watch::Napping;
@@ -104,6 +131,7 @@ impl Watcher {
             && (driver.port.keeps() || !driver.card.pending().is_empty())
             && start.elapsed() < DRAIN
         {
+            driver.look();
             if driver.send() == 0 {
                 std::thread::sleep(RETRY);
             }

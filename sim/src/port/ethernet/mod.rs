@@ -446,7 +446,7 @@ impl<D: FrameDevice> Link for Ethernet<D> {
         }
         let vlan = route.vlan.map(|v| v.id).filter(|&id| id != 0);
         let neighbour = (vlan, route.dst.ip());
-        let found = self.neighbours.find(monitor.now(), neighbour);
+        let found = self.neighbours.find(monitor.seen, neighbour);
         if found.ask {
             self.ask(monitor, neighbour);
         }

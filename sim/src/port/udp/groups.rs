@@ -21,7 +21,8 @@ pub(super) struct Sockets {
     turn: usize,
     /// Readable when one of them is.
     any: OwnedFd,
-    own_overflow: u32,
+    /// Datagrams that the kernel dropped at sockets of groups that have been left.
+    dropped_before: u64,
     config: UdpConfig,
 }
 
@@ -29,7 +30,6 @@ pub(super) struct Sockets {
 struct Group {
     gid: Gid,
     socket: Socket,
-    overflow: u32,
 }
 
 impl Sockets {
@@ -41,7 +41,7 @@ impl Sockets {
             groups: Vec::new(),
             turn: 0,
             any,
-            own_overflow: 0,
+            dropped_before: 0,
             config: config.clone(),
         })
     }
@@ -55,11 +55,7 @@ impl Sockets {
         let address = SocketAddr::new(group.ip(), self.config.port);
         let socket = Socket::open_group(address, &self.config).map_err(io::Error::other)?;
         epoll::add(&self.any, &socket, EventData::new_u64(0), EventFlags::IN)?;
-        self.groups.push(Group {
-            gid: group,
-            socket,
-            overflow: 0,
-        });
+        self.groups.push(Group { gid: group, socket });
         Ok(())
     }
 
@@ -72,7 +68,8 @@ impl Sockets {
             inbox.turn();
             self.turn = 0;
         }
-        self.groups.remove(at);
+        let group = self.groups.remove(at);
+        self.dropped_before += u64::from(group.socket.overflow());
     }
 
     /// The next datagram, and the group that it was sent to; from each socket in turn, a batch at a time.
@@ -101,13 +98,14 @@ impl Sockets {
         Ok(None)
     }
 
-    /// How many datagrams the kernel has dropped more, now that the socket of the last arrival says `total`.
-    pub(super) fn dropped(&mut self, total: u32) -> u64 {
-        let seen = match self.turn.checked_sub(1) {
-            None => &mut self.own_overflow,
-            Some(i) => &mut self.groups[i].overflow,
-        };
-        u64::from(total.wrapping_sub(std::mem::replace(seen, total)))
+    /// Datagrams that the kernel has dropped because a receive buffer was full.
+    pub(super) fn overflow(&self) -> u64 {
+        let groups = self.groups.iter().map(|group| &group.socket);
+        let now: u64 = groups
+            .chain([&self.own])
+            .map(|socket| u64::from(socket.overflow()))
+            .sum();
+        self.dropped_before + now
     }
 
     /// A descriptor that is readable when there is something to receive.

@@ -16,7 +16,7 @@ const MOST: usize = 16;
 const LONGEST: usize = 9216;
 /// The same where the kernel joins datagrams of one sender.
 const LONGEST_RUN: usize = 65_536;
-/// Room for control messages: TOS, drops, length of the pieces.
+/// Room for control messages: TOS, length of the pieces.
 const CONTROL: usize = 96;
 
 /// A datagram, by its place in the inbox.
@@ -28,8 +28,6 @@ pub(super) struct Arrival {
     pub(super) tos: u8,
     /// It was longer than there is room for.
     pub(super) cut: bool,
-    /// Datagrams that the kernel has dropped so far because the socket was full.
-    pub(super) overflow: Option<u32>,
 }
 
 /// What the kernel writes into for one arrival, all in places that do not move.
@@ -59,8 +57,11 @@ pub(super) struct Inbox {
     next: usize,
     /// What is left of an arrival that is many datagrams, and how long each is.
     run: Option<(Arrival, usize)>,
-    /// The last call took all that there was.
+    /// The last call took all that there was, or all that it had been asked for, which was little.
     drained: bool,
+    /// How many arrivals the next call asks for. To be told that there is no second one takes long, so that a
+    /// first one is asked for alone; where many come, it doubles up to [`MOST`].
+    ask: usize,
 }
 
 impl Inbox {
@@ -100,6 +101,7 @@ impl Inbox {
             next: 0,
             run: None,
             drained: false,
+            ask: 1,
         };
         inbox.empty();
         inbox
@@ -111,8 +113,8 @@ impl Inbox {
         &self.slots.bytes
     }
 
-    /// The next datagram; `None` if there was none more when the socket was last asked. The one before may
-    /// be overwritten.
+    /// The next datagram; `None` if what the socket was last asked for has all been given, unless it was as much
+    /// as can be asked for. The one before may be overwritten.
     #[inline]
     pub(super) fn next(&mut self, socket: &Socket) -> io::Result<Option<Arrival>> {
         loop {
@@ -124,11 +126,17 @@ impl Inbox {
                     return Ok(None);
                 }
                 self.empty();
-                match socket.receive_many(&mut self.slots.headers[..]) {
+                let asked = std::mem::replace(&mut self.ask, 1);
+                match socket.receive_many(&mut self.slots.headers[..asked]) {
                     Ok(0) => return Ok(None),
                     Ok(n) => {
                         self.filled = n;
                         self.drained = n < MOST;
+                        self.ask = if n < asked {
+                            n.next_power_of_two()
+                        } else {
+                            (2 * asked).min(MOST)
+                        };
                     }
                     Err(e) => match e.kind() {
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
@@ -191,7 +199,6 @@ impl Inbox {
             from: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
             tos: 0,
             cut: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            overflow: None,
         };
         let mut each = len.max(1);
         let control = &self.slots.controls[i].0;
@@ -203,7 +210,6 @@ impl Inbox {
                     arrival.tos = data.first().copied().unwrap_or_default();
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => arrival.tos = word(data) as u8,
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => arrival.overflow = Some(word(data)),
                 (libc::SOL_UDP, libc::UDP_GRO) => each = (word(data) as usize).max(1),
                 _ => {}
             }

@@ -179,9 +179,6 @@ impl Link for Udp {
         let Some((arrival, group)) = self.sockets.next(&mut self.inbox)? else {
             return Ok(Received::Nothing);
         };
-        if let Some(n) = arrival.overflow {
-            monitor.counters.overflow += self.sockets.dropped(n);
-        }
         let mut to = self.local;
         if let Some(group) = group {
             // The card's own, which it has heard already.
@@ -299,6 +296,10 @@ impl Link for Udp {
             });
         monitor.counters.not_ready += u64::from(!sent_all);
         sent_all
+    }
+
+    fn overflow(&self) -> u64 {
+        self.sockets.overflow()
     }
 
     fn next_timeout(&self) -> Time {

@@ -112,8 +112,6 @@ impl Socket {
                     .map_err(io("setting IPV6_RECVTCLASS"))?;
             }
         }
-        setsockopt(&socket, sockopt::RxqOvfl, &1)
-            .map_err(|e| io("setting SO_RXQ_OVFL")(e.into()))?;
         if config.offload {
             setsockopt(&socket, sockopt::UdpGroSegment, &true)
                 .map_err(|e| io("setting UDP_GRO")(e.into()))?;
@@ -145,6 +143,25 @@ impl Socket {
     /// Bytes of kernel memory for what waits to be received.
     pub(super) fn receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
+    }
+
+    /// Datagrams that the kernel has dropped because the receive buffer was full. It is asked when someone wants
+    /// to know: told with each datagram, it costs a tenth of a round trip.
+    pub(super) fn overflow(&self) -> u32 {
+        const WORDS: usize = libc::SK_MEMINFO_DROPS as usize + 1;
+        let mut words = [0u32; WORDS];
+        let mut len = size_of_val(&words) as libc::socklen_t;
+        // SAFETY: the kernel writes no more than `len` bytes, and that is how long the words are.
+        let said = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                words.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        if said == 0 { words[WORDS - 1] } else { 0 }
     }
 
     /// What is sent next has this class and hop limit: options of the socket, set when they change.
