@@ -164,6 +164,10 @@ impl<D: FrameDevice> FrameDevice for Cabled<D> {
         Ok(())
     }
 
+    fn flush(&mut self) {
+        self.device.flush();
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         while self.arrived.is_empty() {
             match self.device.receive(buffer)? {

@@ -467,6 +467,10 @@ impl FrameDevice for Fragile {
         self.0.send(frame)
     }
 
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.1.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::BrokenPipe.into()),

@@ -56,6 +56,7 @@ impl Bench {
 
     fn say(&mut self, frame: &[u8]) {
         self.wire.send(frame).unwrap();
+        self.wire.flush();
     }
 
     /// What the port sends at once.

@@ -1,58 +1,58 @@
 //! Frames between two ports of one process.
 
 use super::FrameDevice;
-use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded};
+use super::sleeper::Sleeper;
+use crate::port::ring::{Reader, Writer, ring};
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One end of a cable inside the process: what one end sends, the other receives.
-#[derive(Debug)]
 pub struct ChannelDevice {
-    to_peer: Sender<Vec<u8>>,
-    from_peer: Receiver<Vec<u8>>,
-    /// Buffers go back the way they came.
-    empty_to_peer: Sender<Vec<u8>>,
-    empty_from_peer: Receiver<Vec<u8>>,
-    /// The other end is gone, and everything it sent is taken.
-    gone: bool,
-    /// Who sleeps without this end, and without the other.
-    #[cfg(target_os = "linux")]
-    sleepers: [std::sync::Arc<super::sleeper::Sleeper>; 2],
+    to_peer: Writer,
+    from_peer: Reader,
+    /// Something was sent, or taken, since the other end was last told.
+    sent: bool,
+    taken: bool,
+    /// Who sleeps at this end, and at the other.
+    here: Arc<Sleeper>,
+    there: Arc<Sleeper>,
 }
 
 impl ChannelDevice {
     /// Both ends of a cable that holds `depth` frames each way, at least 1.
     pub fn pair(depth: usize) -> (ChannelDevice, ChannelDevice) {
-        let depth = depth.max(1);
-        let (there, at_there) = bounded(depth);
-        let (back, at_back) = bounded(depth);
-        let (empty_there, empty_at_there) = bounded(depth);
-        let (empty_back, empty_at_back) = bounded(depth);
-        #[cfg(target_os = "linux")]
-        let sleepers: [std::sync::Arc<super::sleeper::Sleeper>; 2] = Default::default();
-        (
-            ChannelDevice {
-                to_peer: there,
-                from_peer: at_back,
-                empty_to_peer: empty_back,
-                empty_from_peer: empty_at_there,
-                gone: false,
-                #[cfg(target_os = "linux")]
-                sleepers: sleepers.clone(),
-            },
-            ChannelDevice {
-                to_peer: back,
-                from_peer: at_there,
-                empty_to_peer: empty_there,
-                empty_from_peer: empty_at_back,
-                gone: false,
-                #[cfg(target_os = "linux")]
-                sleepers: {
-                    let [here, there] = sleepers;
-                    [there, here]
-                },
-            },
-        )
+        let (there, at_there) = ring(depth);
+        let (back, at_back) = ring(depth);
+        let sleepers = [Arc::new(Sleeper::default()), Arc::default()];
+        let end = |to_peer, from_peer, here: usize| ChannelDevice {
+            to_peer,
+            from_peer,
+            sent: false,
+            taken: false,
+            here: sleepers[here].clone(),
+            there: sleepers[1 - here].clone(),
+        };
+        (end(there, at_back, 0), end(back, at_there, 1))
+    }
+}
+
+impl ChannelDevice {
+    /// Lets the other end know of the room that there is.
+    #[inline]
+    fn tell_of_room(&mut self) {
+        if std::mem::take(&mut self.taken) {
+            self.from_peer.show();
+            self.there.wake_for_room();
+        }
+    }
+}
+
+impl Drop for ChannelDevice {
+    fn drop(&mut self) {
+        // What was sent arrives.
+        self.flush();
     }
 }
 
@@ -62,56 +62,57 @@ impl FrameDevice for ChannelDevice {
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        if self.to_peer.is_full() {
+        if !self.to_peer.push(frame) {
+            self.flush();
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let mut bytes = self.empty_from_peer.try_recv().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(frame);
-        // This end alone fills the channel, so there is room; to an end that is gone a frame is lost.
-        let _ = self.to_peer.try_send(bytes);
-        #[cfg(target_os = "linux")]
-        self.sleepers[1].wake();
+        self.sent = true;
         Ok(())
     }
 
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.sent) {
+            self.to_peer.show();
+            self.there.wake();
+        }
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let bytes = match self.from_peer.try_recv() {
-            Ok(bytes) => bytes,
-            Err(e) => {
-                self.gone = e == TryRecvError::Disconnected;
-                return Ok(None);
-            }
-        };
-        let len = bytes.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&bytes[..len]);
-        let whole = bytes.len();
-        let _ = self.empty_to_peer.try_send(bytes);
-        Ok(Some(whole))
+        let received = self.from_peer.pop(|frame| {
+            let len = frame.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&frame[..len]);
+            frame.len()
+        });
+        match received {
+            Some(_) => self.taken = true,
+            None => self.tell_of_room(),
+        }
+        Ok(received)
     }
 
     fn wait(&mut self, to_send: bool, timeout: Duration) -> io::Result<()> {
-        if self.gone {
-            // Its channels would be ready for ever.
-            std::thread::sleep(timeout);
-            return Ok(());
-        }
-        let mut select = Select::new();
-        select.recv(&self.from_peer);
-        if to_send {
-            select.send(&self.to_peer);
-        }
-        let _ = select.ready_timeout(timeout);
+        self.tell_of_room();
+        let (to_peer, from_peer) = (&mut self.to_peer, &mut self.from_peer);
+        self.here.wait(to_send, timeout, || {
+            from_peer.is_empty() && !(to_send && to_peer.has_room())
+        });
         Ok(())
     }
 
     #[cfg(target_os = "linux")]
     fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
-        self.sleepers[0].descriptor()
+        self.here.descriptor()
     }
 
     #[cfg(target_os = "linux")]
     fn arm(&mut self) -> bool {
-        self.sleepers[0].arm(|| self.from_peer.is_empty())
+        let from_peer = &mut self.from_peer;
+        self.here.arm(|| from_peer.is_empty())
+    }
+}
+
+impl fmt::Debug for ChannelDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
     }
 }

@@ -80,6 +80,8 @@ impl FrameDevice for DatagramDevice {
         }
     }
 
+    fn flush(&mut self) {}
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match self.socket.read(buffer) {

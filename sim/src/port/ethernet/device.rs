@@ -8,13 +8,16 @@ pub trait FrameDevice {
     /// What it is and where, for messages.
     fn describe(&self) -> String;
 
-    /// Sends a frame of at least 60 bytes.
+    /// Sends a frame of at least 60 bytes, by the next [`FrameDevice::flush`] at the latest.
     ///
     /// # Errors
     ///
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room for it now; it is offered again.
     /// After any other error it is lost.
     fn send(&mut self, frame: &[u8]) -> io::Result<()>;
+
+    /// No more is to be sent for the moment: what was given is on its way now.
+    fn flush(&mut self);
 
     /// Takes a frame, if there is one, and gives its length. One longer than `buffer` is cut, and its
     /// length is what it was.
@@ -53,6 +56,10 @@ impl<D: FrameDevice + ?Sized> FrameDevice for Box<D> {
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         (**self).send(frame)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {

@@ -5,7 +5,7 @@
 //! * `discovery`: ARP and neighbour discovery.
 //! * `pauses`: priority-based flow control.
 //! * `device`: [`FrameDevice`], what carries frames; `channel`, `datagrams` and `raw` are such.
-//! * `sleeper`: a descriptor to sleep on for a channel, which has none.
+//! * `sleeper`: who sleeps at the end of a channel.
 
 mod channel;
 #[cfg(target_os = "linux")]
@@ -16,7 +16,6 @@ mod neighbours;
 mod pauses;
 #[cfg(target_os = "linux")]
 mod raw;
-#[cfg(target_os = "linux")]
 mod sleeper;
 
 pub use channel::ChannelDevice;
@@ -263,11 +262,22 @@ impl<D: FrameDevice> Ethernet<D> {
 
     /// Sends the frame in the buffer, behind those that wait; keeps it if there is no room.
     fn transmit(&mut self, monitor: &mut Monitor) -> bool {
-        if self.flush(monitor) && self.offer(monitor, None) {
+        if self.empty_outbox(monitor) && self.offer(monitor, None) {
             return true;
         }
         self.outbox.push_back((self.frame.clone(), true));
         false
+    }
+
+    /// Gives what waits to the device; false if there is no room for all of it.
+    fn empty_outbox(&mut self, monitor: &mut Monitor) -> bool {
+        while let Some(first) = self.outbox.pop_front() {
+            if !self.offer(monitor, Some(&first)) {
+                self.outbox.push_front(first);
+                return false;
+            }
+        }
+        true
     }
 
     /// Offers a frame of the outbox, or the one in the buffer, to the device. False if there is no room.
@@ -469,13 +479,9 @@ impl<D: FrameDevice> Link for Ethernet<D> {
     }
 
     fn flush(&mut self, monitor: &mut Monitor) -> bool {
-        while let Some(first) = self.outbox.pop_front() {
-            if !self.offer(monitor, Some(&first)) {
-                self.outbox.push_front(first);
-                return false;
-            }
-        }
-        true
+        let all = self.empty_outbox(monitor);
+        self.device.flush();
+        all
     }
 
     fn next_timeout(&self) -> Time {

@@ -108,6 +108,8 @@ impl FrameDevice for RawDevice {
         }
     }
 
+    fn flush(&mut self) {}
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.receiver.next() {
             Ok(frame) => {
