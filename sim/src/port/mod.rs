@@ -8,8 +8,6 @@
 //! | [`engine`](Engine) | a card on a port that runs by itself, for programs of any number of threads (Linux) |
 //! | [`udp`](UdpPort) | a card on a UDP socket: RoCEv2 as it is on the wire, the headers the kernel's (Linux) |
 //! | [`ethernet`](EthernetPort) | a card on Ethernet frames: RoCEv1 and v2, neighbours, VLANs, pauses |
-//! | `ring` | frames between two threads, for a channel |
-//! | `sync` | the primitives of what is checked in every order of steps |
 //! | `seed` | a card's seed out of the randomness of the operating system |
 //! | [`tap`](Tap) | sees every frame of a port, for captures |
 //! | `error` | what can go wrong with a port that is open |
@@ -28,9 +26,7 @@ mod ethernet;
 mod faults;
 mod link;
 mod pace;
-mod ring;
 mod seed;
-mod sync;
 mod tap;
 #[cfg(target_os = "linux")]
 mod udp;

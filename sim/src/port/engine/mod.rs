@@ -2,18 +2,19 @@
 //!
 //! * [`Engine`]: the handle, here.
 //! * `driver`: port and card behind the lock, and whom they tell.
-//! * `handover`: the lock, and bells for who has it.
+//! * `handover`: the lock, and bells for who has it; `sync` is what it is made of.
 //! * `thread`: drives the card while the program does not.
 //! * `events`: queues that a program sleeps on.
 
 mod driver;
 mod events;
 mod handover;
+mod sync;
 mod thread;
 
 pub use events::EventChannel;
 
-use super::{Link, Port, PortCounters, PortError, Tap, sync};
+use super::{Link, Port, PortCounters, PortError, Tap};
 use crate::card::{AsyncEvent, Card, CqId, MAX_QP, PostError, QueuePair, RecvRequest, State};
 use crate::time::Time;
 use crate::wire::{Gid, QpNumber};

@@ -5,7 +5,7 @@
 //! * `discovery`: ARP and neighbour discovery.
 //! * `pauses`: priority-based flow control.
 //! * `device`: [`FrameDevice`], what carries frames; `channel`, `datagrams` and `raw` are such.
-//! * `sleeper`: who sleeps at the end of a channel.
+//! * `sleeper`: a descriptor to sleep on for a channel, which has none.
 
 mod channel;
 #[cfg(target_os = "linux")]
@@ -16,6 +16,7 @@ mod neighbours;
 mod pauses;
 #[cfg(target_os = "linux")]
 mod raw;
+#[cfg(target_os = "linux")]
 mod sleeper;
 
 pub use channel::ChannelDevice;

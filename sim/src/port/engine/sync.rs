@@ -1,11 +1,6 @@
-//! What [`handover`](super::engine) and [`ring`](super::ring) are made of. Their model checks have the same
-//! names from another house.
+//! What [`handover`](super::handover) is made of. Its model check has the same names from another house.
 
-pub(super) use std::sync::Arc;
-#[cfg(target_os = "linux")]
-pub(super) use std::sync::atomic::AtomicU32;
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU64};
-#[cfg(target_os = "linux")]
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// As the standard one, but reached within a function.
