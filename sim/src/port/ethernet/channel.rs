@@ -113,10 +113,13 @@ impl FrameDevice for ChannelDevice {
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         if self.room == 0 {
             self.reclaim();
-            if self.room == 0 {
-                self.flush();
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
+        }
+        if self.room == 0 {
+            // If the other end is gone there is room again.
+            self.flush();
+        }
+        if self.room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         self.room -= 1;
         self.filling.bytes.extend_from_slice(frame);
@@ -238,17 +241,19 @@ mod tests {
 
     #[test]
     fn a_frame_is_there_after_a_flush_and_what_was_sent_before_the_end_arrives() {
-        let (mut a, mut b) = ChannelDevice::pair(16);
-        a.send(&frame(1)).unwrap();
-        a.flush();
-        assert_eq!(next(&mut b), Some(frame(1)));
-        a.send(&frame(2)).unwrap();
-        drop(a);
-        assert_eq!(next(&mut b), Some(frame(2)));
-        assert_eq!(next(&mut b), None);
-        // To an end that is gone frames are lost; nobody is told to wait.
-        for n in 0..100 {
-            b.send(&frame(n)).unwrap();
+        for depth in [2, 4, 8, 9, 40] {
+            let (mut a, mut b) = ChannelDevice::pair(depth);
+            a.send(&frame(1)).unwrap();
+            a.flush();
+            assert_eq!(next(&mut b), Some(frame(1)));
+            a.send(&frame(2)).unwrap();
+            drop(a);
+            assert_eq!(next(&mut b), Some(frame(2)));
+            assert_eq!(next(&mut b), None);
+            // To an end that is gone frames are lost; nobody is told to wait.
+            for n in 0..100 {
+                b.send(&frame(n)).unwrap();
+            }
         }
     }
 
