@@ -382,3 +382,64 @@ fn devices_are_listed_and_opened() {
         assert!(text(&out.stdout).contains(part), "{part}");
     }
 }
+
+/// A pipe in the file system that nobody writes into.
+fn pipe(dir: &std::path::Path) -> String {
+    let path = dir.join("pipe").to_str().unwrap().to_owned();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    path
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_regular_file_is_refused_and_standard_input_is_read() {
+    let content = "[topology]\nkind = \"star\"\nhosts = 2\n[[traffic]]\nname = \"listed\"\npattern = \"file\"\n\
+                   operation = \"write\"\nflows = \"pipe\"\n";
+    let (dir, path) = file(content);
+    let pipe = pipe(dir.path());
+    for (args, told, what) in [
+        (&["check", pipe.as_str()][..], &pipe, "a scenario in TOML"),
+        (
+            &["check", path.to_str().unwrap()],
+            &pipe,
+            "a list of flows in CSV",
+        ),
+        (
+            &["perf", "write-bw", "--faults", &pipe],
+            &pipe,
+            "a list of faults in TOML",
+        ),
+        (
+            &["check", "/dev/zero"],
+            &"/dev/zero".into(),
+            "a scenario in TOML",
+        ),
+    ] {
+        let out = softroce(args);
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {err}");
+        // Under the first line is at most the place in the scenario.
+        let why = format!("{told}: is no regular file; {what} is one");
+        let first = err.lines().next().unwrap_or_default();
+        assert!(first.ends_with(&why), "{args:?}: {err}");
+    }
+    std::fs::write(&path, GOOD).unwrap();
+    for command in [
+        "cat \"$1\" | \"$0\" check /dev/stdin",
+        "\"$0\" check /dev/stdin < \"$1\"",
+        "cat \"$1\" | \"$0\" check /dev/fd/0",
+    ] {
+        let out = std::process::Command::new("sh")
+            .args(["-c", command, env!("CARGO_BIN_EXE_softroce")])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{command}: {}",
+            text(&out.stderr)
+        );
+    }
+}

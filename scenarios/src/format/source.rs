@@ -35,6 +35,14 @@ pub enum SourceError {
         /// What should be there.
         what: Content,
     },
+    /// A pipe or a device may never have anything to read.
+    #[error("{name}: is no regular file; {} is one", .what.name())]
+    NotRegular {
+        /// The file.
+        name: String,
+        /// What should be there.
+        what: Content,
+    },
     /// The file is larger than any scenario.
     #[error("{name}: is larger than the limit of 16 MiB for {}", .what.name())]
     TooLarge {
@@ -89,6 +97,25 @@ fn told(error: &io::Error) -> String {
     }
 }
 
+/// Standard input, or what a shell puts in for `<(command)`: somebody writes there.
+fn is_open_already(path: &Path) -> bool {
+    ["/dev/stdin", "/dev/fd", "/proc/self/fd"]
+        .iter()
+        .any(|open| path.starts_with(open))
+}
+
+/// Opens a file for reading, and does not wait for one who writes to a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    if !is_open_already(path) {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(nix::libc::O_NONBLOCK);
+    }
+    options.open(path)
+}
+
 impl Source {
     /// A text that is in memory already, shown as `name`.
     pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>) -> Result<Source, SourceError> {
@@ -129,12 +156,16 @@ impl Source {
             name: name.clone(),
             error,
         };
-        let file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.is_dir() {
+        let file = open(path).map_err(io)?;
+        let kind = file.metadata().map_err(io)?.file_type();
+        if kind.is_dir() {
             return Err(SourceError::Directory { name, what });
         }
+        if !kind.is_file() && !is_open_already(path) {
+            return Err(SourceError::NotRegular { name, what });
+        }
         let mut bytes = Vec::new();
-        // A pipe or a device tells no length, so the limit is put on what is read.
+        // Standard input tells no length, so the limit is put on what is read.
         file.take(MAX_FILE + 1)
             .read_to_end(&mut bytes)
             .map_err(io)?;
