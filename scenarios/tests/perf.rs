@@ -470,3 +470,22 @@ fn what_is_not_supported_is_refused() {
         text(&out.stderr)
     );
 }
+
+#[test]
+fn a_client_without_a_server_says_what_it_waits_for_and_prints_no_table() {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = probe.local_addr().unwrap().port().to_string();
+    drop(probe);
+    let start = Instant::now();
+    let out = perf(&["send-lat", "-p", &port, "--wait", "1", "127.0.0.1"]);
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(text(&out.stdout), "");
+    let err: Vec<&str> = text(&out.stderr).lines().collect();
+    let waits = format!(
+        "softroce: perf: waiting for a server at 127.0.0.1:{port} for at most 1 s (--wait)"
+    );
+    assert_eq!((err.len(), err[0]), (2, waits.as_str()), "{err:?}");
+    let fails = format!("softroce: perf: client: connecting to 127.0.0.1:{port}: ");
+    assert!(err[1].starts_with(&fails), "{err:?}");
+}

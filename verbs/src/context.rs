@@ -5,7 +5,7 @@ use crate::completion::{ChannelInner, CompletionChannel, CompletionQueue};
 use crate::domain::ProtectionDomain;
 use crate::error::Result;
 use crate::event::AsyncEvent;
-use crate::exchange::{Partner, Role};
+use crate::exchange::{PATIENCE, Partner, Role};
 use crate::provider::{Join, Provider};
 use std::fmt;
 use std::sync::Arc;
@@ -154,7 +154,17 @@ impl Context {
     ///
     /// If there is nobody.
     pub fn exchange(&self, role: &Role) -> Result<Partner> {
-        Ok(Partner::new(self.provider.exchange(role)?))
+        self.exchange_within(role, PATIENCE)
+    }
+
+    /// As [`Context::exchange`], which waits for a minute; a client waits for the server at most so long here.
+    /// In virtual time there is no limit.
+    ///
+    /// # Errors
+    ///
+    /// If there is nobody.
+    pub fn exchange_within(&self, role: &Role, wait: Duration) -> Result<Partner> {
+        Ok(Partner::new(self.provider.exchange(role, wait)?))
     }
 }
 

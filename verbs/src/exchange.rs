@@ -178,7 +178,7 @@ impl Endpoint {
 }
 
 /// How long to wait for a partner to come, and then for each of its messages.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a client asks again while nobody listens.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -190,7 +190,7 @@ pub(crate) struct TcpExchange {
 }
 
 impl TcpExchange {
-    pub(crate) fn meet(role: &Role) -> Result<TcpExchange> {
+    pub(crate) fn meet(role: &Role, wait: Duration) -> Result<TcpExchange> {
         let (stream, peer) = match *role {
             Role::Server { listen } => {
                 let at = |source| Error::Os {
@@ -201,7 +201,7 @@ impl TcpExchange {
                 let (stream, peer) = listener.accept().map_err(at)?;
                 (stream, peer.to_string())
             }
-            Role::Client { server } => (Self::reach(server)?, server.to_string()),
+            Role::Client { server } => (Self::reach(server, wait)?, server.to_string()),
         };
         let set = |source| Error::Os {
             call: format!("setting up the connection with {peer}"),
@@ -213,14 +213,15 @@ impl TcpExchange {
     }
 
     /// The server may be about to come.
-    fn reach(server: SocketAddr) -> Result<TcpStream> {
+    fn reach(server: SocketAddr, wait: Duration) -> Result<TcpStream> {
         let start = std::time::Instant::now();
         loop {
-            match TcpStream::connect(server) {
+            let left = wait.saturating_sub(start.elapsed()).max(AGAIN);
+            match TcpStream::connect_timeout(&server, left) {
                 Ok(stream) => return Ok(stream),
                 Err(e)
                     if e.kind() == std::io::ErrorKind::ConnectionRefused
-                        && start.elapsed() < PATIENCE =>
+                        && start.elapsed() < wait =>
                 {
                     std::thread::sleep(AGAIN);
                 }

@@ -57,8 +57,9 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
         ..options.device.clone()
     };
     let program = config.clone();
+    let is_real = device.place() != Where::Scenario;
     let launched = device::launch(&device, move |context, role| {
-        measure(&context, &role, &program)
+        measure(&context, &role, is_real, &program)
     });
     let launched = launched.map_err(|e| e.to_string())?;
     let network = launched.network.as_ref();
@@ -82,11 +83,13 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
                 counters.clone(),
                 network,
             ),
+            // Without anybody to measure with there is no table.
+            false if !outcome.value.met => String::new(),
             false => report::text(options, &config, &outcome.value),
         };
     }
     let code = u8::from(!complaints.is_empty());
-    if !options.json {
+    if !options.json && launched.outcomes.iter().any(|o| o.value.met) {
         complaints.extend(counters.iter().map(CardCounters::line));
     }
     Ok(Finished {
@@ -97,14 +100,17 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
 }
 
 /// One end of a measurement.
-fn measure(context: &Context, role: &Role, config: &Config) -> Ran {
+fn measure(context: &Context, role: &Role, is_real: bool, config: &Config) -> Ran {
     let mut ran = Ran {
         mtu: None,
         rows: Vec::new(),
+        met: false,
         error: None,
     };
-    if let Err(e) = Session::meet(context, role, config.wait)
-        .and_then(|mut session| in_session(context, &mut session, role, config, &mut ran))
+    let session = Session::meet(context, role, is_real, config.wait);
+    ran.met = session.is_ok();
+    if let Err(e) =
+        session.and_then(|mut session| in_session(context, &mut session, role, config, &mut ran))
     {
         ran.error = Some(e.to_string());
     }

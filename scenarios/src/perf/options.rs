@@ -120,7 +120,7 @@ pub struct Options {
     #[arg(long)]
     pub verify: bool,
 
-    /// Give up when nothing has moved for so many seconds
+    /// Give up when no server has come, or nothing has moved, for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub wait: u32,
 

@@ -92,6 +92,8 @@ pub(super) struct Row {
 pub(super) struct Ran {
     pub(super) mtu: Option<Mtu>,
     pub(super) rows: Vec<Row>,
+    /// The other end was there.
+    pub(super) met: bool,
     pub(super) error: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use super::error::{PerfError, Result};
 use super::report::Bandwidth;
 use serde::{Deserialize, Serialize};
 use softroce_verbs::{Context, Error, Partner, Role};
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// How often the other end is looked after, and told that this one lives.
@@ -81,8 +82,23 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn meet(context: &Context, role: &Role, wait: Duration) -> Result<Session> {
-        let partner = context.exchange(role)?;
+    /// Meets the other end; a client in real time (`is_real`) says what it waits for.
+    pub(super) fn meet(
+        context: &Context,
+        role: &Role,
+        is_real: bool,
+        wait: Duration,
+    ) -> Result<Session> {
+        if let Role::Client { server } = role
+            && is_real
+        {
+            let _ = writeln!(
+                io::stderr().lock(),
+                "softroce: perf: waiting for a server at {server} for at most {} s (--wait)",
+                wait.as_secs()
+            );
+        }
+        let partner = context.exchange_within(role, wait)?;
         Ok(Session {
             context: context.clone(),
             partner,

@@ -116,8 +116,8 @@ pub(crate) trait Provider: Send + Sync {
     fn sleep(&self, time: Duration) -> Result<()>;
     /// Runs `program` beside the caller, in the provider's time.
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
-    /// Meets the program in the other role.
-    fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>>;
+    /// Meets the program in the other role; in real time a client waits so long for it.
+    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>>;
 
     /// The connection manager of its port.
     fn connection_manager(&self) -> Result<Box<dyn ConnectionManager>> {

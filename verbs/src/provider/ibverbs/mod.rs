@@ -567,8 +567,8 @@ impl Provider for IbvProvider {
         super::spawn_thread(program)
     }
 
-    fn exchange(&self, role: &Role) -> Result<Box<dyn Exchange>> {
-        Ok(Box::new(TcpExchange::meet(role)?))
+    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>> {
+        Ok(Box::new(TcpExchange::meet(role, wait)?))
     }
 }
 
