@@ -443,3 +443,48 @@ fn what_is_no_regular_file_is_refused_and_standard_input_is_read() {
         );
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_file_that_a_full_disk_does_not_take_is_named() {
+    let content = "flow-table = true\n[topology]\nkind = \"star\"\nhosts = 2\n[[traffic]]\nname = \"flow\"\n\
+                   from = \"h0\"\nto = \"h1\"\noperation = \"write\"\nsize = \"64KiB\"\ncount = 2\n";
+    let (dir, path) = file(content);
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let full = ["mine-flows.csv", "mine-h0-s0.pcapng", "mine-h1-s0.pcapng"];
+    for name in full {
+        std::os::unix::fs::symlink("/dev/full", out.join(name)).unwrap();
+    }
+    let path = path.to_str().unwrap();
+    let args = ["run", path, "--out", out.to_str().unwrap()];
+    let captures = ["--capture", "h0-s0", "--capture", "h1-s0"];
+    let done = softroce(&[&args[..], &captures].concat());
+    let err = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{err}");
+    let told: Vec<&str> = err.lines().collect();
+    assert_eq!(told.len(), full.len(), "{err}");
+    for (line, name) in told.iter().zip(full) {
+        let why = format!(
+            "{}: No space left on device (os error 28)",
+            out.join(name).display()
+        );
+        assert!(line.ends_with(&why), "{err}");
+    }
+    // And of the reports.
+    for name in ["mine.txt", "mine.json"] {
+        std::os::unix::fs::symlink("/dev/full", out.join(name)).unwrap();
+    }
+    for name in full {
+        std::fs::remove_file(out.join(name)).unwrap();
+    }
+    let done = softroce(&args);
+    let err = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{err}");
+    for name in ["mine.txt", "mine.json"] {
+        assert!(
+            err.contains(&format!("{name}: No space left on device")),
+            "{err}"
+        );
+    }
+}

@@ -426,7 +426,11 @@ fn execute(loaded: &Loaded, how: &How, interrupt: &Arc<AtomicBool>) -> Result<Re
         ));
     }
     if let Some(dir) = &how.out {
-        save(dir, &report).map_err(bad)?;
+        let failed = save(dir, &report);
+        if !failed.is_empty() {
+            failed.iter().for_each(complain);
+            return Err(Outcome::Bad);
+        }
     }
     Ok(report)
 }
@@ -435,12 +439,21 @@ fn execute(loaded: &Loaded, how: &How, interrupt: &Arc<AtomicBool>) -> Result<Re
 fn refuse(loaded: &Loaded, error: &RunError) -> Outcome {
     match loaded.place(error) {
         Some(place) => bad_input(format!("{place}: {error}")),
-        None => bad(format!("{}: {error}", loaded.name)),
+        None => {
+            let told = match error {
+                RunError::Files(all) => all.as_slice(),
+                one => std::slice::from_ref(one),
+            };
+            for error in told {
+                complain(format!("{}: {error}", loaded.name));
+            }
+            Outcome::Bad
+        }
     }
 }
 
-/// Writes a report in every form into `dir`.
-fn save(dir: &Path, report: &Report) -> Result<(), String> {
+/// Writes a report in every form into `dir`; gives a line for each file that could not be written.
+fn save(dir: &Path, report: &Report) -> Vec<String> {
     let mut forms = vec![
         ("txt", text::render(report, Detail::Full)),
         ("json", report::json(std::slice::from_ref(report))),
@@ -448,12 +461,14 @@ fn save(dir: &Path, report: &Report) -> Result<(), String> {
     if !report.axes.is_empty() {
         forms.push(("csv", table::csv(report)));
     }
+    let mut failed = Vec::new();
     for (ending, content) in forms {
         let path = dir.join(format!("{}.{ending}", report.scenario));
-        std::fs::write(&path, plain(&content).as_bytes())
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+        if let Err(e) = std::fs::write(&path, plain(&content).as_bytes()) {
+            failed.push(format!("{}: {e}", path.display()));
+        }
     }
-    Ok(())
+    failed
 }
 
 fn check(args: &CheckArgs, out: &mut Output) -> Outcome {

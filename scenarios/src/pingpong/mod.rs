@@ -183,6 +183,9 @@ fn meet(
         .map(|r| CountersReport::new(&r.card, &r.port));
     opened.set_tap(None);
     let captured = socket.capture.as_ref().map_or(Ok(()), Capture::finish);
+    if let (Err(_), Err(unwritten)) = (&outcome, &captured) {
+        eprintln!("softroce: pingpong: {unwritten}");
+    }
     outcome?;
     captured?;
     console.counters(report)

@@ -51,6 +51,9 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// Several files cannot be written, as when the disk is full: each for itself.
+    #[error("{}", lines(.0))]
+    Files(Vec<RunError>),
     /// A capture cannot be written.
     #[error("{}: {source}", path.display())]
     Capture {
@@ -61,7 +64,30 @@ pub enum RunError {
     },
 }
 
+fn lines(errors: &[RunError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
 impl RunError {
+    /// What is to be told of these, the first of which is the first to have happened: every file that could not
+    /// be written, or the one reason why nothing can be run.
+    pub(super) fn of(errors: Vec<RunError>) -> Result<(), RunError> {
+        let mut files = Vec::new();
+        for error in errors {
+            match error {
+                RunError::Write { .. } | RunError::Capture { .. } => files.push(error),
+                RunError::Files(more) => files.extend(more),
+                other => return Err(other),
+            }
+        }
+        match files.len() {
+            0 => Ok(()),
+            1 => files.pop().map_or(Ok(()), Err),
+            _ => Err(RunError::Files(files)),
+        }
+    }
+
     /// What of the scenario it is about, if it is about one part of it.
     pub(crate) fn place(&self) -> Option<Place> {
         let (section, name, key) = match self {
@@ -84,9 +110,10 @@ impl RunError {
                     None => ("fault", fault, "name"),
                 }
             }
-            RunError::UnknownLink(_) | RunError::Write { .. } | RunError::Capture { .. } => {
-                return None;
-            }
+            RunError::UnknownLink(_)
+            | RunError::Write { .. }
+            | RunError::Capture { .. }
+            | RunError::Files(_) => return None,
         };
         Some(Place {
             section,

@@ -292,10 +292,16 @@ fn all(
             });
         }
     });
-    results
-        .into_iter()
-        .map(|slot| slot.into_inner().ok().flatten().transpose())
-        .collect()
+    let mut errors = Vec::new();
+    let mut outcomes = Vec::new();
+    for slot in results {
+        match slot.into_inner().ok().flatten().transpose() {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => errors.push(error),
+        }
+    }
+    RunError::of(errors)?;
+    Ok(outcomes)
 }
 
 /// Adds up how far the runs are.
@@ -382,17 +388,20 @@ fn point_run(
         let name = tables.and_then(Path::file_name)?.to_string_lossy();
         Some(tables?.with_file_name(format!("{name}-{what}.csv")))
     };
+    // One file that cannot be written is no reason to keep silent of the others.
+    let mut failed = Vec::new();
+    let mut written = |result: Result<(), RunError>| failed.extend(result.err());
     if let (Some(path), true) = (table("flows"), scenario.flow_table) {
-        flows::write_table(scenario, &built, &path)?;
+        written(flows::write_table(scenario, &built, &path));
     }
     if let (Some(path), Some(_)) = (table("series"), scenario.sample) {
-        samples.series.write(scenario, &path)?;
+        written(samples.series.write(scenario, &path));
     }
     if let (Some(path), Some(_)) = (table("queues"), scenario.sample) {
-        samples.queues.write(scenario, &path)?;
+        written(samples.queues.write(scenario, &path));
     }
     if let (Some(path), false) = (table("rates"), samples.rates.is_empty()) {
-        samples.rates.write(scenario, &path)?;
+        written(samples.rates.write(scenario, &path));
     }
     let mut run = measure::run(point, &built, ended);
     run.warnings.extend(samples.warning());
@@ -402,7 +411,9 @@ fn point_run(
     };
     (run.failures, run.more_failures) = failures::of(scenario, &mut built);
     let (watch, _) = built.network.into_parts();
-    for (recording, frames, full) in watch.finish()? {
+    let captures = watch.finish(&mut failed);
+    RunError::of(failed)?;
+    for (recording, frames, full) in captures {
         let network = &scenario.network;
         let links = recording.ways.iter().map(|&w| network.way_name(w));
         run.captures.push(CaptureReport {

@@ -54,6 +54,7 @@ impl Watch {
     /// Opens the files of `recordings`.
     pub(super) fn new(topology: &Topology, recordings: &[Recording]) -> Result<Watch, RunError> {
         let mut taps = Vec::new();
+        let mut failed = Vec::new();
         for recording in recordings {
             let channels: Vec<_> = recording.ways.iter().map(|&w| channel(w)).collect();
             let capture = File::create(&recording.path)
@@ -61,7 +62,14 @@ impl Watch {
                 .map_err(|source| RunError::Capture {
                     path: recording.path.clone(),
                     source,
-                })?;
+                });
+            let capture = match capture {
+                Ok(capture) => capture,
+                Err(error) => {
+                    failed.push(error);
+                    continue;
+                }
+            };
             taps.push(Tap {
                 recording: recording.clone(),
                 channels,
@@ -71,10 +79,16 @@ impl Watch {
                 failure: None,
             });
         }
-        Ok(Watch {
+        let watch = Watch {
             taps,
             ..Watch::default()
-        })
+        };
+        if failed.is_empty() {
+            return Ok(watch);
+        }
+        // What the other files hold is written too, or it is told that it is not.
+        watch.finish(&mut failed);
+        RunError::of(failed).map(|()| Watch::default())
     }
 
     /// Is told where each fault has its injectors.
@@ -100,19 +114,21 @@ impl Watch {
     }
 
     /// Closes the captures, and gives each with how many frames it has, and whether its limit kept others out.
-    pub(super) fn finish(self) -> Result<Vec<(Recording, u64, bool)>, RunError> {
+    /// Those that could not be written are added to `failed`.
+    pub(super) fn finish(self, failed: &mut Vec<RunError>) -> Vec<(Recording, u64, bool)> {
         let mut all = Vec::new();
         for mut tap in self.taps {
             tap.close();
             if let Some(source) = tap.failure {
-                return Err(RunError::Capture {
+                failed.push(RunError::Capture {
                     path: tap.recording.path,
                     source,
                 });
+                continue;
             }
             all.push((tap.recording, tap.frames, tap.full));
         }
-        Ok(all)
+        all
     }
 }
 
