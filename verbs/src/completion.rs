@@ -126,6 +126,19 @@ impl CompletionQueue {
         self.queue.poll(out)
     }
 
+    /// For a program that has polled in vain and will only poll again, for as long as `limit`. In virtual time the polls
+    /// that would find nothing are spared: this ends at the next one that may find something, or after `limit`, and what
+    /// the program sees is the same; true is returned. In real time it does nothing and returns false. A program that waits
+    /// for its memory to change must not use it: that makes no completion.
+    ///
+    /// # Errors
+    ///
+    /// As [`CompletionQueue::poll`].
+    #[inline]
+    pub fn rest(&mut self, limit: Duration) -> Result<bool> {
+        self.queue.rest(limit)
+    }
+
     /// Polls until there is a completion.
     ///
     /// # Errors
@@ -138,6 +151,9 @@ impl CompletionQueue {
             for _ in 0..64 {
                 if let Some(completion) = self.poll()? {
                     return Ok(completion);
+                }
+                if self.rest(limit)? {
+                    break;
                 }
             }
             if self.inner.context.now().saturating_sub(start) >= limit {

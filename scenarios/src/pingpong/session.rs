@@ -262,6 +262,7 @@ impl Session<'_> {
             if let Some(outcome) = ready(self) {
                 return Ok(outcome);
             }
+            self.cq.rest(SPIN)?;
             // The clock is dearer than a look at the queue.
             if round % 64 != 0 {
                 continue;

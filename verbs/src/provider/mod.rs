@@ -156,6 +156,10 @@ pub(crate) trait Join: Send {
 pub(crate) trait CompletionQueue: Send {
     /// Fills `out` from its beginning; how many there were. None at all lets time pass.
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize>;
+    /// After a poll that found nothing: see [`CompletionQueue::rest`](crate::CompletionQueue::rest).
+    fn rest(&mut self, _limit: Duration) -> Result<bool> {
+        Ok(false)
+    }
     fn req_notify(&mut self, which: Notify) -> Result<()>;
     fn resize(&mut self, cqe: u32) -> Result<()>;
 }

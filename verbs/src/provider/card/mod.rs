@@ -33,6 +33,12 @@ pub(super) trait Seat: Send + Sync + 'static {
     /// A program has found nothing to take: the card has a turn.
     fn turn(&self) -> Result<()>;
 
+    /// A program has found nothing to take, and would only look again for as long as `limit`. Where time is the
+    /// looks', they are spared that would find nothing; true if time has gone by.
+    fn rest(&self, _limit: Duration) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Queues a receive request; on a queue pair in error it is flushed without another call.
     fn post_recv(
         &self,

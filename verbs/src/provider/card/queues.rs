@@ -6,6 +6,7 @@ use crate::provider;
 use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest};
 use softroce_sim::card;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A completion queue, which gives its reader back when it is dropped.
 pub(super) struct CompletionQueue<S: Seat> {
@@ -46,6 +47,10 @@ impl<S: Seat> provider::CompletionQueue for CompletionQueue<S> {
         }
         self.common.seat.turn()?;
         Ok(self.fill(out))
+    }
+
+    fn rest(&mut self, limit: Duration) -> Result<bool> {
+        self.common.seat.rest(limit)
     }
 
     fn req_notify(&mut self, which: Notify) -> Result<()> {

@@ -33,6 +33,9 @@ pub trait Fabric: Send {
     /// True if the card of a host has news that nobody took.
     fn has_news(&self, host: HostId) -> bool;
 
+    /// Completions of the card of a host so far.
+    fn completed(&self, host: HostId) -> u64;
+
     /// A card was changed.
     fn kick(&mut self, host: HostId);
 
@@ -75,6 +78,10 @@ impl<O: Observer + Send + 'static> Fabric for Network<Machine, O> {
 
     fn has_news(&self, host: HostId) -> bool {
         Network::host(self, host).card().has_news()
+    }
+
+    fn completed(&self, host: HostId) -> u64 {
+        Network::host(self, host).card().completed()
     }
 
     fn kick(&mut self, host: HostId) {

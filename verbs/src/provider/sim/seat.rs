@@ -102,6 +102,12 @@ impl Seat for SimSeat {
         self.shared.pass(self.shared.config.poll)
     }
 
+    fn rest(&self, limit: Duration) -> Result<bool> {
+        let poll = self.shared.config.poll;
+        self.shared.look(self.host, poll, span(limit))?;
+        Ok(true)
+    }
+
     fn post_recv(
         &self,
         qp: &mut card::QueuePair,

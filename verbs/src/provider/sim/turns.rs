@@ -53,6 +53,8 @@ pub(super) enum Wait {
     None,
     /// A time.
     Until(Time),
+    /// More completions of its card than there were; or a time.
+    Look { completed: u64, limit: Time },
     /// News from its card, or that someone has taken some since the count was this; or a time.
     News { taken: u64, limit: Time },
     /// A message in a pipe, or its end.
@@ -68,7 +70,7 @@ pub(super) enum Wait {
 impl Wait {
     fn limit(self) -> Time {
         match self {
-            Wait::Until(t) | Wait::News { limit: t, .. } => t,
+            Wait::Until(t) | Wait::News { limit: t, .. } | Wait::Look { limit: t, .. } => t,
             _ => Time::NEVER,
         }
     }
@@ -88,6 +90,9 @@ impl State {
         match program.wait {
             Wait::None => true,
             Wait::Until(t) => t <= now,
+            Wait::Look { completed, limit } => {
+                limit <= now || self.fabric.completed(program.host) != completed
+            }
             Wait::News { taken, limit } => {
                 limit <= now
                     || self.taken[program.host.index()] != taken
@@ -289,6 +294,31 @@ impl Shared {
         let state = self.lock();
         let until = state.fabric.now() + time;
         self.block(state, "a time", Wait::Until(until)).map(drop)
+    }
+
+    /// Lets time pass for a caller who looks for completions again and again, once every `period`, until a look finds
+    /// that there are more, or for `limit`. Ends when that look is made.
+    pub(super) fn look(&self, host: HostId, period: Span, limit: Span) -> Result<()> {
+        let period = Span::from_ps(period.as_ps().max(1));
+        let state = self.lock();
+        let begin = state.fabric.now();
+        let completed = state.fabric.completed(host);
+        let state = self.block(
+            state,
+            "a completion",
+            Wait::Look {
+                completed,
+                limit: begin + limit,
+            },
+        )?;
+        let since = state.fabric.now().since(begin);
+        // The look at which it shows.
+        let looks = since.as_ps().div_ceil(period.as_ps()).max(1);
+        let at = begin + Span::from_ps(period.as_ps().saturating_mul(looks));
+        if at <= state.fabric.now() {
+            return Ok(());
+        }
+        self.block(state, "a time", Wait::Until(at)).map(drop)
     }
 
     /// Waits until `ready`, which is asked whenever the card has news; false if it was not before `limit`.
