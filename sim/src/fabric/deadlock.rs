@@ -117,7 +117,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         // What each queue holds, by the channel it came in by.
         let mut held: BTreeMap<Queue, BTreeMap<u32, u64>> = BTreeMap::new();
         for (id, channel) in self.channels.iter().enumerate() {
-            if !channel.managed || channel.down {
+            if !channel.managed || channel.is_down() {
                 continue;
             }
             for p in super::pausing::priorities(channel.queue.waiting()) {

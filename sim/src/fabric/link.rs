@@ -158,8 +158,8 @@ pub(super) struct Channel {
     /// What waits for it at a switch.
     pub(super) queue: OutputQueue,
     pub(super) counters: ChannelCounters,
-    /// The link is down.
-    pub(super) down: bool,
+    /// How many have taken the link down and not up again.
+    pub(super) downs: u32,
     /// What has not come in by then was on the link when it last went down.
     pub(super) cut: Time,
     /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
@@ -190,9 +190,15 @@ impl Channel {
             to,
             queue,
             counters: ChannelCounters::default(),
-            down: false,
+            downs: 0,
             cut: Time::ZERO,
         }
+    }
+
+    /// True if the link is down.
+    #[inline]
+    pub(super) fn is_down(&self) -> bool {
+        self.downs > 0
     }
 
     /// True if a frame may start now.

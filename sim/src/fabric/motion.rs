@@ -252,20 +252,16 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         let flow = self.medium.flows.flow(route.index());
         let back = ingress ^ 1;
-        let is_way = |&out: &u32, network: &Self| {
-            let c = &network.channels[out as usize];
-            out != back && c.from == End::Switch(switch)
-        };
-        let all = 0..self.channels.len() as u32;
-        let last = all.clone().rev().find(|out| is_way(out, self));
+        let all = &self.exits[switch as usize];
+        let last = all.iter().copied().rev().find(|&out| out != back);
         let Some(last) = last.filter(|_| self.forwarding.floods(switch, flow)) else {
             return self.discard(ingress, slot, DropCause::NoRoute);
         };
-        for out in all {
-            if out == last || !is_way(&out, self) {
-                continue;
+        for n in 0..all.len() {
+            let out = self.exits[switch as usize][n];
+            if out != back && out != last {
+                self.copy_out(ingress, switch, out, slot);
             }
-            self.copy_out(ingress, switch, out, slot);
         }
         self.leave(ingress, switch, last, slot);
     }

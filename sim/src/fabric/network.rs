@@ -49,6 +49,8 @@ pub struct Network<H, O = ()> {
     pub(super) medium: Medium<O>,
     /// The channels by which copies of a packet leave a switch.
     pub(super) outs: Vec<u32>,
+    /// By switch: the channels that leave it.
+    pub(super) exits: Vec<Vec<u32>>,
     topology: Topology,
     seed: u64,
 }
@@ -79,6 +81,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         mut host: impl FnMut(HostId, &HostNode) -> H,
     ) -> Result<Network<H, O>, TopologyError> {
         let mut channels = Vec::new();
+        let mut exits = vec![Vec::new(); topology.switches().len()];
         let mut reach = Span::ZERO;
         for (i, link) in topology.links().iter().enumerate() {
             for direction in [Direction::Forward, Direction::Backward] {
@@ -90,6 +93,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 });
                 let mut channel = Channel::new(&link.spec, queue, from, to);
                 if let End::Switch(s) = from {
+                    exits[s as usize].push(channels.len() as u32);
                     let spec = &topology.switches()[s as usize].spec;
                     channel.managed = !spec.is_plain();
                     channel.sorted = spec.classes.is_some() || spec.weights != [0; 8];
@@ -135,6 +139,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             hosts,
             medium,
             outs: Vec::new(),
+            exits,
             topology: topology.clone(),
             seed: config.seed,
         };
@@ -273,19 +278,6 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Bytes that wait in the queue in front of a channel.
     pub fn queued_bytes(&self, channel: ChannelId) -> u64 {
         self.channels[channel.index()].queue.bytes()
-    }
-
-    /// How long a channel has been paused in a priority (0 to 7), up to now.
-    pub fn paused_time(&self, channel: ChannelId, priority: u8) -> Span {
-        let way = &self.channels[channel.index()];
-        let before = way.counters.by_priority[usize::from(priority & 7)].paused;
-        if way.ready().contains(priority) {
-            return before;
-        }
-        before
-            + self
-                .now()
-                .since(self.managed.gates[channel.index()].since(priority))
     }
 
     /// True if a channel may not begin a frame in a priority (0 to 7) now.

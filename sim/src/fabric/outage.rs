@@ -23,7 +23,8 @@ pub enum Detour {
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
-    /// Has a link go down or come up at `at`, and routes take note of it `reroute` later.
+    /// Has a link go down or come up at `at`, and routes take note of it `reroute` later. One that went down
+    /// several times comes up as the last of them has ended.
     ///
     /// What is on a link that goes down, waits for it or is sent on it until it comes up is lost, and
     /// with it all pauses in both directions.
@@ -85,27 +86,36 @@ impl<H: Host, O: Observer> Network<H, O> {
 
     /// True if a link is down.
     pub fn is_down(&self, link: usize) -> bool {
-        self.channels[link * 2].down
+        self.channels[link * 2].is_down()
     }
 
     /// Routes take note of which links are up.
     pub(super) fn reroute(&mut self) {
-        let paths = shortest_paths(self.topology(), |c| !self.channels[c.index()].down);
+        let paths = shortest_paths(self.topology(), |c| !self.channels[c.index()].is_down());
         self.forwarding.rebuild(&paths);
-        self.forwarding.tree = Tree::new(self.topology(), |c| !self.channels[c.index()].down);
+        self.forwarding.tree = Tree::new(self.topology(), |c| !self.channels[c.index()].is_down());
     }
 
-    /// A link goes down or comes up; false if it already is.
+    /// A link goes down or comes up; false if it was down before and is after, or was up.
     pub(super) fn change_link(&mut self, link: u32, up: bool) -> bool {
-        if self.channels[link as usize * 2].down != up {
-            return false;
-        }
+        let before = self.channels[link as usize * 2].downs;
+        let downs = match up {
+            true => before.saturating_sub(1),
+            false => before + 1,
+        };
+        let changed = (before == 0) != (downs == 0);
         for id in [link * 2, link * 2 + 1] {
             let faulty = self.medium.injectors[id as usize].len() > 0;
             let channel = &mut self.channels[id as usize];
-            channel.down = !up;
+            channel.downs = downs;
+            if !changed {
+                continue;
+            }
             channel.faulty = !up || faulty;
             if up {
+                if let End::Host(host) = channel.to {
+                    self.hold_again(host);
+                }
                 continue;
             }
             // They are dropped when they would have come in.
@@ -120,7 +130,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 self.resume(id, PriorityMask::ALL);
             }
         }
-        true
+        changed
     }
 
     /// Drops what waits for a channel in some priorities.

@@ -21,7 +21,7 @@ impl<O: Observer> Medium<O> {
         slot: u32,
         arrival: Time,
     ) {
-        if channel.down {
+        if channel.is_down() {
             return self.discard(channel, id, slot, DropCause::LinkDown);
         }
         let packet = self.packets.get(slot);
@@ -113,7 +113,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     #[cold]
     pub(in crate::fabric) fn arrive_late(&mut self, channel: u32, slot: u32) {
         let way = &mut self.channels[channel as usize];
-        if way.down {
+        if way.is_down() {
             return self.medium.discard(way, channel, slot, DropCause::LinkDown);
         }
         self.come_in(channel, slot);

@@ -236,7 +236,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             stop,
             quanta: gate.quanta,
         };
-        if !channel.down {
+        if !channel.is_down() {
             self.medium.plan(arrival + gate.response, effect);
         }
         // A host asks for its own next turn.
@@ -253,7 +253,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         let now = self.medium.clock;
         let gate = &mut self.managed.gates[id as usize];
         let channel = &mut self.channels[id as usize];
-        if channel.down {
+        if channel.is_down() {
             return;
         }
         let mut ended = PriorityMask::NONE;

@@ -246,6 +246,21 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
     }
 
+    /// The link of a host has come up: one whose pipeline has stopped says so again, because nobody is paused.
+    pub(super) fn hold_again(&mut self, host: u32) {
+        let station = &self.hosts[host as usize];
+        if station
+            .pipeline
+            .as_ref()
+            .is_some_and(|p| p.dead && !p.silent)
+        {
+            // What it asked for while the link was down came to nobody.
+            let downlink = station.uplink ^ 1;
+            self.managed.ingresses[downlink as usize].off = PriorityMask::NONE;
+            self.hold_senders(host);
+        }
+    }
+
     /// The pipeline of a host stops.
     pub(super) fn stall(&mut self, host: u32) {
         let now = self.medium.clock;

@@ -47,10 +47,8 @@ impl<H: Host, O: Observer> Network<H, O> {
             let out: Vec<u32> = match self.forwarding.way(switch, flow) {
                 Some(way) => vec![way],
                 None if self.forwarding.floods(switch, flow) => {
-                    let leaves = |&c: &u32| {
-                        c != id ^ 1 && self.channels[c as usize].from == End::Switch(switch)
-                    };
-                    (0..self.channels.len() as u32).filter(leaves).collect()
+                    let all = self.exits[switch as usize].iter().copied();
+                    all.filter(|&out| out != id ^ 1).collect()
                 }
                 None => Vec::new(),
             };

@@ -321,3 +321,118 @@ fn watchdogs_end_the_storm_of_a_dead_receiver() {
     assert_eq!(w.psns(0).len(), 10);
     assert_eq!(w.net.deadlock(), None);
 }
+
+/// A link that several take down comes up with the last of them, in whatever order they begin and end.
+#[test]
+fn a_link_is_down_as_long_as_anybody_holds_it_down() {
+    for spans in [
+        &[(10, Some(20)), (15, Some(30))][..],
+        &[(10, Some(40)), (15, Some(30))],
+        &[(10, Some(20)), (20, Some(30))],
+        &[(20, Some(30)), (10, Some(20))],
+        &[(10, None), (15, Some(30))],
+        &[(15, Some(30)), (10, None)],
+        &[(10, Some(20)), (30, Some(40))],
+        &[(10, Some(50)), (10, Some(50)), (20, Some(30))],
+    ] {
+        let mut w = World::new(Topology::star(2, link(), SwitchSpec::default()).unwrap());
+        let us = |n: u64| Time::ZERO + Span::from_us(n);
+        for &(from, to) in spans {
+            w.net
+                .set_link("h1-s0", us(from), false, Span::ZERO)
+                .unwrap();
+            if let Some(to) = to {
+                w.net.set_link("h1-s0", us(to), true, Span::ZERO).unwrap();
+            }
+        }
+        let link = w.channel("h1", "s0").link();
+        for n in 0..60 {
+            w.net.run_until(us(n) + Span::from_ns(500));
+            let down = spans
+                .iter()
+                .any(|&(from, to)| from <= n && to.is_none_or(|to| n < to));
+            assert_eq!(w.net.is_down(link), down, "{spans:?} at {n} us");
+        }
+    }
+}
+
+/// A receiver that has stopped pauses its senders as soon as its link is up again, whether it stopped before or
+/// while that was down; not once the card has noticed.
+#[test]
+fn a_dead_receiver_pauses_again_when_its_link_is_up_again() {
+    for (stops, watchdog, pauses) in [(10, None, true), (25, None, true), (10, Some(15), false)] {
+        let mut w = World::new(Topology::star(2, link(), pfc(50_000)).unwrap());
+        let us = |n: u64| Time::ZERO + Span::from_us(n);
+        let spec = ReceiveSpec {
+            stops: Some(us(stops)),
+            watchdog: watchdog.map(Span::from_us),
+            ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(200)))
+        };
+        w.net.set_receiver(HostId::new(1), spec).unwrap();
+        w.net
+            .set_link("h1-s0", us(20), false, Span::from_ms(1))
+            .unwrap();
+        w.net
+            .set_link("h1-s0", us(30), true, Span::from_ms(1))
+            .unwrap();
+        w.net.run_until(us(100));
+        let down = w.channel("s0", "h1");
+        let takes = 84 * 80 + DELAY + 394 * 64 * 80;
+        let up = us(30).as_ps() + takes;
+        let paused = w.net.observer().times("paused", down);
+        assert_eq!(paused.contains(&up), pauses, "{stops}: {paused:?}");
+        assert_eq!(w.net.is_paused(down, 3), pauses);
+        // Nobody who is paused sends: nothing is lost in the buffer of the dead.
+        w.send_numbered(0, 1, 2000);
+        w.net.run_until(us(1500));
+        let lost = w.drops("s0", "h1", DropCause::ReceiverFull);
+        assert_eq!(lost == 0, pauses, "{stops}: {lost}");
+    }
+}
+
+/// What a switch floods goes by its own links alone, in their order, however many others there are.
+#[test]
+fn a_flood_leaves_by_the_links_of_its_switch() {
+    let mut t = Topology::new();
+    for s in ["a", "b", "c"] {
+        t.add_switch(s, SwitchSpec::default()).unwrap();
+    }
+    for h in ["h0", "h1", "h2", "h3"] {
+        t.add_host(h).unwrap();
+    }
+    // The links of the switches mixed.
+    for (x, y) in [
+        ("h1", "b"),
+        ("h0", "a"),
+        ("b", "a"),
+        ("h2", "c"),
+        ("a", "c"),
+        ("h3", "a"),
+    ] {
+        t.connect(x, y, link()).unwrap();
+    }
+    let mut w = World::new(t);
+    let flood = Some(Detour::Flood);
+    w.net.set_route("a", HostId::new(1), flood).unwrap();
+    let (from, to) = (
+        w.net.topology().hosts()[0].clone(),
+        w.net.topology().hosts()[1].clone(),
+    );
+    let route = crate::fabric::bare::route(&from, &to, 0xc000);
+    let ways = [
+        ("h0", "a"),
+        ("a", "b"),
+        ("a", "c"),
+        ("a", "h3"),
+        ("b", "h1"),
+        ("c", "a"),
+    ];
+    let reach = w.net.reach(HostId::new(0), &route);
+    let by: Vec<ChannelId> = reach.iter().map(|step| step.1).collect();
+    assert_eq!(by[..5], ways.map(|(x, y)| w.channel(x, y))[..5]);
+    w.send_numbered(0, 1, 5);
+    w.net.run_until(w.net.now() + Span::from_us(20));
+    for (x, y) in &ways[1..5] {
+        assert!(w.net.counters(w.channel(x, y)).frames >= 5, "{x} {y}");
+    }
+}

@@ -78,7 +78,7 @@ fn a_pause_begins_and_ends_when_the_arithmetic_says() {
     let c = w.net.counters(up).by_priority[3];
     assert_eq!((c.pauses_received, c.resumes_received), (1, 1));
     assert_eq!(c.paused.as_ps(), relieved - come(1));
-    assert_eq!(w.net.paused_time(up, 3), c.paused);
+    assert_eq!(w.net.paused(up)[3], c.paused);
     let c = w.net.counters(down);
     assert_eq!((c.pfc_frames, c.frames, c.bytes), (2, 2, 128));
     assert_eq!(c.by_priority[3].pauses_sent, 1);
