@@ -102,7 +102,7 @@ impl MishapArgs {
         } else if self.rate.is_some() {
             Some(("--rate", "--set link.rate=RATE"))
         } else if self.congestion_control != PortControl::None {
-            Some(("--congestion-control", "--set card.congestion-control=NAME"))
+            Some(("--congestion-control", "--set card.congestion=NAME"))
         } else {
             None
         }
@@ -551,5 +551,35 @@ mod tests {
         };
         assert!(set("sim:two-hosts", "link.lost=1").contains("lost"));
         assert!(set("softroce0", "link.loss=1").contains("softroce0 is none"));
+    }
+
+    /// What an option's message says to write in its place is taken.
+    #[test]
+    fn what_does_the_same_in_a_scenario_is_a_key_of_it() {
+        let none = MishapArgs::default;
+        let given = [
+            MishapArgs {
+                loss: "0.1".parse().unwrap(),
+                ..none()
+            },
+            MishapArgs {
+                rate: Some(units::Rate(1_000_000_000)),
+                ..none()
+            },
+            MishapArgs {
+                congestion_control: PortControl::Dcqcn,
+                ..none()
+            },
+        ];
+        for mishaps in given {
+            let (option, instead) = mishaps.given().unwrap();
+            let setting = instead.strip_prefix("--set ").unwrap();
+            let setting = setting
+                .replace("SHARE", "0.1")
+                .replace("RATE", "10Gbps")
+                .replace("NAME", "dcqcn");
+            let told = read("two-hosts", &[setting]).map(|_| ());
+            assert!(told.is_ok(), "{option}: {instead}: {}", told.unwrap_err());
+        }
     }
 }

@@ -75,17 +75,17 @@ macro_rules! metrics {
 
 metrics! {
     Goodput = "goodput", Rate, Traffic,
-        "Payload of the messages that completed with success, over the time from the start of the load to its last completion (or to the end of the run, if messages were left).";
+        "Payload of the messages that completed with success, over the time from the start of the load to its last completion (or to the end of the run, if messages were left). Over `uc` and `ud`, whose senders know nothing of that, of the messages that came whole, until the last of them did.";
     GoodputShare = "goodput-share", Ratio, Traffic,
         "Goodput over that of the same scenario without faults and without loss, which is run for it (until its goodput has settled, if its loads go on to the end of the run).";
     Duration = "duration", Span, Traffic,
-        "From the start of the load to its last completion.";
+        "From the start of the load to its last completion, or over `uc` and `ud` until the last message came.";
     Messages = "messages", Count, Traffic,
         "Messages that completed with success.";
     Unfinished = "messages.unfinished", Count, Traffic,
         "Messages that were posted and had not completed at the end.";
     Bytes = "bytes", Size, Traffic,
-        "Payload of the messages that completed with success.";
+        "Payload of the messages that completed with success; over `uc` and `ud` of those that came whole.";
     Completions = "completions", Count, Traffic,
         "Completions of requests, with any status.";
     Success = "completions.success", Count, Traffic,

@@ -492,3 +492,37 @@ fn a_window_never_waits_for_an_ack_that_nobody_asked_for() {
         );
     }
 }
+
+/// Of flows of a file each has its own end that sends its data, whatever the load says of others: its congestion
+/// control is what slows down, and its link what it is held against.
+#[test]
+fn each_flow_of_a_file_is_held_to_its_own_operation() {
+    for (whole, own) in [
+        ("write", "read"),
+        ("read", "write"),
+        ("write", "write"),
+        ("read", "read"),
+    ] {
+        let (dir, path) = common::file(format!(
+            "payload = \"counted\"\n[topology]\nkind = \"star\"\nhosts = 6\n[switch]\necn-kmin = \"20KB\"\n\
+             queue = \"10MB\"\n[card]\ncongestion = \"none\"\n[card.h1]\ncongestion = \"dcqcn\"\n[card.h2]\n\
+             congestion = \"dcqcn\"\n[[traffic]]\nname = \"f\"\npattern = \"file\"\nflows = \"f.csv\"\n\
+             operation = \"{whole}\"\n"
+        ));
+        // Data from h1 and from h2 to h0, asked for by who the operation says.
+        let flow = |from: &str| match own {
+            "read" => format!("h0,{from},4MB,0,{own}\n"),
+            _ => format!("{from},h0,4MB,0,{own}\n"),
+        };
+        std::fs::write(dir.path().join("f.csv"), flow("h1") + &flow("h2")).unwrap();
+        let out = common::softroce(&["run", path.to_str().unwrap(), "--json"]);
+        let run = common::first_run(&out.stdout);
+        let control = &run["traffic"][0]["congestion"];
+        assert_eq!(control["queue_pairs"], 2, "{whole} {own}: {control}");
+        assert_eq!(control["limited"], 2, "{whole} {own}: {control}");
+        assert!(
+            control["cuts"].as_u64() > Some(0),
+            "{whole} {own}: {control}"
+        );
+    }
+}

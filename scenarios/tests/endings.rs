@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Four switches in a ring, with a host each that sends to the one opposite, clockwise: each link carries two flows.
-/// `loads` flows are in a load of their own, the others in one; `more` is a host at s1 to which h0 sends.
-fn ring(loads: usize, more: bool) -> String {
+/// `loads` flows are in a load of their own; with `more`, h3 sends to a host at that switch as well.
+fn ring(loads: usize, more: Option<&str>) -> String {
     let mut text = String::from(
         "stop = \"2ms\"\n[topology]\nkind = \"explicit\"\nhosts = [\"h0\", \"h1\", \"h2\", \"h3\", \"h4\"]\n\
          switches = [\"s0\", \"s1\", \"s2\", \"s3\"]\n",
@@ -20,7 +20,7 @@ fn ring(loads: usize, more: bool) -> String {
         ("h1", "s1"),
         ("h2", "s2"),
         ("h3", "s3"),
-        ("h4", "s1"),
+        ("h4", more.unwrap_or("s1")),
         ("s0", "s1"),
         ("s1", "s2"),
         ("s2", "s3"),
@@ -43,7 +43,7 @@ fn ring(loads: usize, more: bool) -> String {
         text +=
             &format!("[[traffic]]\nname = \"flow{n}\"\nfrom = \"h{n}\"\nto = \"h{to}\"\n{load}");
     }
-    if more {
+    if more.is_some() {
         text += &format!("[[traffic]]\nname = \"aside\"\nfrom = \"h3\"\nto = \"h4\"\n{load}");
     }
     text
@@ -57,7 +57,7 @@ fn named(victims: &Value) -> BTreeSet<&str> {
 /// A run that ends in a deadlock fails, and the last lines say so; unless an expectation asks for it.
 #[test]
 fn a_deadlock_is_told_as_what_failed() {
-    let content = ring(4, false);
+    let content = ring(4, None);
     let out = with("run", &content, &[], &[]);
     assert_eq!(out.status.code(), Some(1));
     let shown: Vec<_> = text(&out.stdout).split_whitespace().collect();
@@ -87,13 +87,14 @@ fn nobody_is_the_victim_of_a_ring_of_his_own() {
         assert_eq!(run["deadlock"].as_array().unwrap().len(), 4, "{run}");
         run["victims"].clone()
     };
-    let victims = of(&ring(4, false));
+    let victims = of(&ring(4, None));
     assert!(named(&victims).is_empty(), "{victims}");
-    // h3 sends to h4 by s3->s0 and s0->s1, and leaves the ring there: flow3 does the same.
-    let victims = of(&ring(4, true));
-    let mut names = named(&victims);
-    names.remove("flow3");
-    assert_eq!(names, BTreeSet::from(["aside"]), "{victims}");
+    // h3 sends to h4 by s3->s0 and s0->s1, as flow3 does: one of the two is enough to close the ring.
+    let victims = of(&ring(4, Some("s1")));
+    assert!(named(&victims).is_empty(), "{victims}");
+    // By s3->s0 alone.
+    let victims = of(&ring(4, Some("s0")));
+    assert_eq!(named(&victims), BTreeSet::from(["aside"]), "{victims}");
 }
 
 /// What is flooded meets the queues that its copies wait in.
@@ -232,6 +233,66 @@ fn samples_have_limits() {
         "{told}"
     );
     assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+/// Files of samples end with a whole one, and it is told that more would have come.
+#[test]
+fn rows_of_samples_have_limits() {
+    // 20 queue pairs: 50000 samples are 1000000 rows of rates; 100000 of them 2000000.
+    let load = "[topology]\nkind = \"star\"\nhosts = 2\n[card]\ncongestion = \"dcqcn\"\n[switch]\necn-kmin = \"5KB\"\n\
+                [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"write\"\nsize = \"64KiB\"\nduration = \"1ms\"\n\
+                qps = 19\n";
+    let (dir, path) = file(format!(
+        "stop = \"600us\"\nsample = \"10ns\"\npayload = \"counted\"\n{load}"
+    ));
+    let out = dir.path().join("out");
+    let args = [
+        "run",
+        path.to_str().unwrap(),
+        "--json",
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let report = first_run(&softroce(&args).stdout);
+    let table = std::fs::read_to_string(out.join("mine-rates.csv")).unwrap();
+    // Of 19 rows each: 52631 samples, and 11 rows are left over.
+    assert_eq!(table.lines().count(), 1 + 52_631 * 19);
+    let last = table.lines().last().unwrap();
+    assert!(
+        last.starts_with("526310000,") && last.contains(",18,"),
+        "{last}"
+    );
+    let told = report["warnings"].to_string();
+    let expected = "only the first 1000000 rows of rates were kept, up to 526.31us";
+    assert!(told.contains(expected), "{told}");
+    assert!(!told.contains("rows of queues"), "{told}");
+}
+
+/// Of runs that were not begun nobody knows whether they would have held.
+#[test]
+fn an_interrupted_sweep_has_not_held() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let content = "[topology]\nkind = \"star\"\nhosts = 2\n[[traffic]]\nfrom = \"h0\"\nto = \"h1\"\n\
+                   operation = \"write\"\nsize = \"4KiB\"\n[sweep]\nseed = [1, 2, 3, 4]\n";
+    let source = softroce::format::Source::new("x.toml", content).unwrap();
+    let plan = softroce::format::File::parse(source).and_then(|f| f.plan(&[]));
+    let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+    for most in [0, 1, 3, 4] {
+        let flag = Arc::new(AtomicBool::new(most == 0));
+        let options = softroce::run::Options {
+            threads: 1,
+            interrupt: Some(flag.clone()),
+            ..softroce::run::Options::default()
+        };
+        let stop = |done: softroce::run::Done| {
+            flag.fetch_or(done.runs >= most, Ordering::Relaxed);
+        };
+        let report = softroce::run::run("x", &plan, &options, &stop).unwrap();
+        assert_eq!((report.runs.len(), report.not_run), (most, 4 - most));
+        assert_eq!(report.held, most == 4, "{most}");
+        assert!(report.runs.iter().all(softroce::report::Run::held));
+    }
 }
 
 /// Begins a run, and sends it an interruption once it takes them.

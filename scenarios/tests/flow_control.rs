@@ -513,3 +513,68 @@ fn queues_and_pauses_are_sampled() {
     assert_eq!(way["priorities"][0]["paused_ps"], sampled);
     assert!(sampled > 500_000_000);
 }
+
+/// The priority of each sender's own card says whether it suffers, in whatever order a load names them.
+#[test]
+fn victims_are_those_who_send_in_the_priority_that_is_paused() {
+    let links = [
+        ("z", "t1"),
+        ("v", "t1"),
+        ("h1", "t1"),
+        ("t1", "spine"),
+        ("x1", "spine"),
+        ("h2", "spine"),
+        ("spine", "r"),
+        ("spine", "w"),
+    ];
+    let links = links.map(|(a, b)| format!("[[topology.link]]\na = \"{a}\"\nb = \"{b}\"\n"));
+    let content = |senders: &str| {
+        format!(
+            "stop = \"2ms\"\npayload = \"counted\"\n[topology]\nkind = \"explicit\"\n\
+             hosts = [\"z\", \"v\", \"h1\", \"h2\", \"x1\", \"r\", \"w\"]\nswitches = [\"t1\", \"spine\"]\n{}\
+             [switch]\nbuffer = \"12MB\"\nlossless = 3\npfc-threshold = \"100KB\"\n[card.z]\npriority = 0\n\
+             [[traffic]]\nname = \"incast\"\nfrom = [\"h1\", \"x1\", \"h2\"]\nto = \"r\"\noperation = \"write\"\n\
+             size = \"64KiB\"\nduration = \"2ms\"\ndepth = 8\n[[traffic]]\nname = \"victim\"\nfrom = {senders}\n\
+             to = \"w\"\noperation = \"write\"\nsize = \"64KiB\"\nduration = \"2ms\"\ndepth = 8\n",
+            links.concat()
+        )
+    };
+    let named = |senders: &str| {
+        let run = one(&content(senders));
+        let mut victims = list(&run["victims"]).iter();
+        victims.any(|v| v["load"] == "victim" && v["paused"] == "t1->spine")
+    };
+    assert!(!named("[\"z\"]"));
+    assert!(named("[\"v\"]"));
+    assert!(named("[\"v\", \"z\"]"));
+    assert!(named("[\"z\", \"v\"]"));
+}
+
+/// Link events that overlap take a link down until the last of them has ended.
+#[test]
+fn link_events_may_overlap() {
+    let content = |events: &[(&str, &str)]| {
+        let events = events.iter().map(|(at, down)| {
+            let down = match *down {
+                "" => String::new(),
+                down => format!("down-for = \"{down}\"\n"),
+            };
+            format!("[[link-event]]\nlink = \"h1-s0\"\nat = \"{at}\"\n{down}")
+        });
+        format!(
+            "stop = \"20ms\"\npayload = \"counted\"\n{STAR}{}[card]\ntimeout = 4\nretry-count = 7\n[[traffic]]\n\
+             name = \"flow\"\nfrom = \"h1\"\nto = \"h0\"\noperation = \"write\"\nsize = \"1MB\"\nduration = \"10ms\"\n",
+            events.collect::<String>()
+        )
+    };
+    let ended = |events: &[(&str, &str)]| {
+        let run = one(&content(events));
+        run["traffic"][0]["completions"]["retry-exceeded"].clone()
+    };
+    // Eight attempts take 8 x 4 x 65.5 us at most: a span of 100 us is got over.
+    assert_eq!(ended(&[("1.05ms", "100us")]), Value::Null);
+    assert_eq!(ended(&[("1ms", "")]), 1);
+    assert_eq!(ended(&[("1ms", ""), ("1.05ms", "100us")]), 1);
+    assert_eq!(ended(&[("1.05ms", "100us"), ("1ms", "")]), 1);
+    assert_eq!(ended(&[("1ms", "10ms"), ("1.05ms", "100us")]), 1);
+}

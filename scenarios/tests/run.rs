@@ -575,3 +575,85 @@ fn many_failures_are_shown_in_part() {
         assert!(shown.contains(rest), "{shown}");
     }
 }
+
+/// Over services without acknowledgements what was delivered is what came whole, not what was sent.
+#[test]
+fn goodput_of_unreliable_services_is_what_came() {
+    for (keys, lost) in [
+        ("transport = \"uc\"\noperation = \"write\"", true),
+        ("transport = \"uc\"\noperation = \"write-imm\"", true),
+        ("transport = \"uc\"\noperation = \"send\"", true),
+        ("transport = \"ud\"\noperation = \"send\"", true),
+        ("transport = \"rc\"\noperation = \"send\"", false),
+    ] {
+        // Two send what one link takes, and a queue holds next to nothing of the rest.
+        let content = |queue: &str| {
+            format!(
+                "sample = \"20us\"\npayload = \"counted\"\n[topology]\nkind = \"star\"\nhosts = 3\n[switch]\n\
+                 queue = \"{queue}\"\n[[traffic]]\nname = \"a\"\nfrom = [\"h1\", \"h2\"]\nto = \"h0\"\n\
+                 size = \"1KiB\"\ncount = 2000\nrecv-depth = 4000\n{keys}\n"
+            )
+            .replace("recv-depth = 4000\n", if keys.ends_with("\"write\"") { "" } else { "recv-depth = 4000\n" })
+        };
+        let (dir, path) = common::file(content("20KB"));
+        let out = dir.path().join("out");
+        let args = [
+            "run",
+            path.to_str().unwrap(),
+            "--json",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        let run = common::first_run(&softroce(&args).stdout);
+        let load = &run["traffic"][0];
+        let links = run["links"].as_array().unwrap().iter();
+        let drops: u64 = links.map(|l| l["drops"]["queue"].as_u64().unwrap()).sum();
+        let bytes = load["bytes"].as_u64().unwrap();
+        assert_eq!(drops > 0, lost, "{keys}");
+        if lost {
+            assert_eq!(bytes, (4000 - drops) * 1024, "{keys}");
+        } else {
+            assert_eq!(bytes, 4000 * 1024, "{keys}");
+        }
+        assert_eq!(load["messages"], 4000, "{keys}");
+        // One link is what there is, whether what came waited or not.
+        for queue in ["20KB", "10MB"] {
+            let run = common::run(&content(queue), &[]);
+            let goodput = run["traffic"][0]["goodput_bps"].as_u64().unwrap();
+            assert!(goodput < 100_000_000_000, "{keys} {queue}: {goodput}");
+            assert!(
+                !lost || goodput > 80_000_000_000,
+                "{keys} {queue}: {goodput}"
+            );
+        }
+        // The files tell the same.
+        let read =
+            |name: &str| std::fs::read_to_string(out.join(format!("mine-{name}.csv"))).unwrap();
+        let column = |table: &str, name: &str| -> Vec<u64> {
+            let mut lines = table.lines().map(|l| l.split(',').collect::<Vec<_>>());
+            let at = lines
+                .next()
+                .unwrap()
+                .iter()
+                .position(|c| *c == name)
+                .unwrap();
+            lines.map(|cells| cells[at].parse().unwrap()).collect()
+        };
+        let (times, rates) = (
+            column(&read("series"), "time_ps"),
+            column(&read("series"), "a"),
+        );
+        let mut before = 0;
+        let sum: u128 = times
+            .iter()
+            .zip(rates)
+            .map(|(&t, rate)| {
+                let span = t - before;
+                before = t;
+                u128::from(rate) * u128::from(span)
+            })
+            .sum();
+        let sum = (sum as f64 / 8e12).round();
+        assert!((sum - bytes as f64).abs() < 100.0, "{keys}: {sum} {bytes}");
+    }
+}

@@ -234,3 +234,203 @@ fn a_warning_names_where_its_value_stands() {
     let own = content + "[switch.s0]\npfc-threshold = \"2MB\"\n";
     assert_eq!(place(&own, &[]), ": mine.toml:19:");
 }
+
+/// What is told of a bound on what is outstanding holds for every run: nobody is paused where that is told.
+#[test]
+fn it_is_told_that_nobody_is_paused_only_where_that_holds() {
+    let never = "it never is";
+    let star = |switch: &str, rest: &str, load: &str| {
+        format!(
+            "[topology]\nkind = \"star\"\nhosts = 4\n[switch]\nlossless = 3\n{switch}\n{rest}\n[[traffic]]\n\
+             name = \"in\"\nfrom = [\"h1\", \"h2\"]\nto = \"h0\"\n{load}\n"
+        )
+    };
+    let rc = "operation = \"write\"\nsize = \"4KiB\"\ncount = 500";
+    let fixed = "pfc-threshold = \"100KB\"";
+    let shared =
+        "pfc-threshold = \"200KB\"\nbuffer = \"500KB\"\nheadroom = \"60KB\"\nqueue = \"10MB\"";
+    let share = "pfc-share = 0.5\nbuffer = \"500KB\"\nheadroom = \"60KB\"\nqueue = \"10MB\"";
+    let lossy = "[card]\npriority = 0\n[card.h3]\npriority = 3\n[[traffic]]\nname = \"few\"\nfrom = \"h3\"\n\
+                 to = \"h0\"\noperation = \"write\"\nsize = \"64KiB\"\ncount = 50";
+    let big = "operation = \"write\"\nsize = \"1MB\"\ncount = 4";
+    let flood = "[link.h3-s0]\nrate = \"1Gbps\"\n[[route]]\nswitch = \"s0\"\nto = \"h0\"\naction = \"flood\"";
+    let double =
+        "[[fault]]\nlink = \"h1->s0\"\nkind = \"every\"\nevery = 10\naction = \"duplicate\"";
+    for (switch, rest, load, told, paused) in [
+        (fixed, "", rc.to_string(), true, false),
+        (fixed, "", format!("{rc}\ntransport = \"uc\""), false, true),
+        (
+            fixed,
+            "",
+            "operation = \"send\"\ntransport = \"ud\"\nsize = \"1KiB\"\ncount = 2000".to_string(),
+            false,
+            true,
+        ),
+        (fixed, flood, rc.to_string(), false, true),
+        (fixed, double, rc.to_string(), false, false),
+        (shared, "", rc.to_string(), true, false),
+        (shared, lossy, big.to_string(), false, true),
+        (share, lossy, big.to_string(), false, true),
+    ] {
+        let content = star(switch, rest, &load);
+        let run = run(&content, &[]);
+        let found = warnings(&run).iter().any(|w| w.contains(never));
+        let [pauses, ..] = counts(&run);
+        let shown = format!("{content}: {pauses} pauses, {:?}", warnings(&run));
+        assert_eq!(found, told, "{shown}");
+        assert_eq!(pauses > 0, paused, "{shown}");
+    }
+}
+
+/// A port is paused above its reserve and the threshold.
+#[test]
+fn a_reserve_counts_before_the_threshold() {
+    for (kmin, warned) in [("149KB", false), ("150KB", true)] {
+        let switch = format!(
+            "lossless = 3\npfc-threshold = \"100KB\"\nreserved = \"50KB\"\nbuffer = \"10MB\"\necn-kmin = \"{kmin}\""
+        );
+        let told = checked(&incast(&switch, "congestion = \"dcqcn\""));
+        let found = told.contains("a port is paused when 150KB that came in by it wait");
+        assert_eq!(found, warned, "{kmin}: {told}");
+    }
+    // h1 has twice what h0's link takes, and less than 150 KB outstanding.
+    let content = "[topology]\nkind = \"star\"\nhosts = 2\n[link.h1-s0]\nrate = \"200Gbps\"\n[switch]\n\
+                   lossless = 3\npfc-threshold = \"100KB\"\nreserved = \"50KB\"\nbuffer = \"10MB\"\n[[traffic]]\n\
+                   from = \"h1\"\nto = \"h0\"\noperation = \"write\"\nsize = \"64KB\"\ndepth = 2\ncount = 50\n";
+    let run = run(content, &[]);
+    assert_eq!(counts(&run)[0], 0);
+    let told = warnings(&run);
+    assert!(
+        told.iter().any(|w| w.contains("above 150KB: it never is")),
+        "{told:?}"
+    );
+}
+
+/// Where the pool can be full, the frame that crosses the threshold is in headroom, and so it is in the buffer of a
+/// receiver. 100 Gb/s: 394 quanta, 2 x 1 us of cable, frames of 4156 (4152 and 20 more), a PFC frame of 84.
+#[test]
+fn headroom_is_for_the_frame_that_crosses_the_threshold_too() {
+    let star = |keys: &str, more: &str| {
+        format!(
+            "stop = \"300us\"\npayload = \"counted\"\n[topology]\nkind = \"star\"\nhosts = 5\n[switch]\n\
+             lossless = [3]\n{keys}\n[card]\nmtu = 4096\n[[traffic]]\nname = \"in\"\n\
+             from = [\"h1\", \"h2\", \"h3\", \"h4\"]\nto = \"h0\"\noperation = \"write\"\nsize = \"300KB\"\n\
+             depth = 4\nduration = \"300us\"\n{more}"
+        )
+    };
+    let back = "[[traffic]]\nname = \"rev\"\nfrom = \"h0\"\nto = \"h1\"\noperation = \"write\"\n\
+                size = \"300KB\"\ndepth = 4\nduration = \"300us\"\n";
+    let said = |told: &str| told.contains("the headroom of a lossless priority is");
+    let two = "headroom = \"58704B\"";
+    let pool = |bytes: &str| format!("buffer = \"{bytes}\"\npfc-threshold = \"100KB\"\n{two}");
+    // Lost with two frames, where the pool is full before.
+    let tight = star(&pool("443520B"), back);
+    let out = run(&tight, &[]);
+    assert!(counts(&out)[1] > 0, "{out}");
+    let told = checked(&tight);
+    assert!(said(&told), "{told}");
+    // What is told is enough.
+    let (_, rest) = told.split_once(", but ").unwrap();
+    let bytes: u64 = rest.split_once('B').unwrap().0.parse().unwrap();
+    assert!(bytes > 58_704 && bytes < 58_704 + 4_300, "{told}");
+    let enough = format!("headroom = \"{bytes}B\"");
+    // The pool stays the same.
+    let buffer = format!("{}B", 443_520 + 5 * (bytes - 58_704));
+    let mended = star(&pool(&buffer).replace(two, &enough), back);
+    assert!(!said(&checked(&mended)), "{}", checked(&mended));
+    assert_eq!(counts(&run(&mended, &[]))[1], 0);
+    // Whether it can be full.
+    for (keys, warned) in [
+        (pool("443520B"), true),
+        (pool("100MB"), false),
+        (format!("pfc-threshold = \"100KB\"\n{two}"), false),
+        (format!("buffer = \"100MB\"\npfc-share = 1\n{two}"), true),
+        (
+            pool("100MB") + "\ntrust = \"dscp\"\n[card.h1]\ndscp = 0",
+            true,
+        ),
+    ] {
+        let told = checked(&star("KEYS", "").replace(
+            "KEYS\n[card]\nmtu = 4096",
+            &match keys.split_once("\n[card.h1]") {
+                Some((keys, own)) => format!("{keys}\n[card]\nmtu = 4096\n[card.h1]{own}"),
+                None => format!("{keys}\n[card]\nmtu = 4096"),
+            },
+        ));
+        assert_eq!(said(&told), warned, "{keys}: {told}");
+    }
+}
+
+/// The room that is told is what a receiver needs to lose nothing.
+#[test]
+fn a_receiver_has_room_for_the_frame_that_crosses_xoff() {
+    let content = |buffer: u64| {
+        format!(
+            "stop = \"60us\"\n[topology]\nkind = \"star\"\nhosts = 2\n[switch]\nlossless = [3]\n\
+             pfc-threshold = \"1MB\"\n[card]\nmtu = 4096\n[receiver.h1]\nrate = \"1Mbps\"\nbuffer = \"{buffer}B\"\n\
+             xoff = \"65890B\"\n[[traffic]]\nname = \"a\"\nfrom = \"h0\"\nto = \"h1\"\noperation = \"write\"\n\
+             size = \"300KB\"\n[[traffic]]\nname = \"b\"\nstart = \"324ns\"\nfrom = \"h1\"\nto = \"h0\"\n\
+             operation = \"write\"\nsize = \"400KB\"\n"
+        )
+    };
+    let lost = |run: &Value| -> u64 {
+        let links = run["links"].as_array().unwrap().iter();
+        links
+            .map(|l| l["drops"]["receiver"].as_u64().unwrap())
+            .sum()
+    };
+    let tight = content(124_593);
+    let told = checked(&tight);
+    assert!(told.contains("above xoff, but "), "{told}");
+    assert!(lost(&run(&tight, &[])) > 0);
+    let (_, rest) = told.split_once("above xoff, but ").unwrap();
+    let bytes: u64 = rest.split_once('B').unwrap().0.parse().unwrap();
+    let enough = content(65_890 + bytes);
+    assert!(!checked(&enough).contains("above xoff"));
+    assert_eq!(lost(&run(&enough, &[])), 0);
+    assert!(checked(&content(65_890 + bytes - 1)).contains("above xoff"));
+}
+
+/// CNPs of other receivers are nothing to a sender.
+#[test]
+fn timers_are_held_against_the_cnps_that_come() {
+    let content = |to: &str| {
+        format!(
+            "[topology]\nkind = \"star\"\nhosts = 4\n[switch]\necn-kmin = \"5KB\"\n[card]\ncongestion = \"dcqcn\"\n\
+             [card.h2]\ndcqcn-set = \"connectx\"\n[card.h3]\ncnp-interval = \"100us\"\n[[traffic]]\nname = \"a\"\n\
+             from = \"h1\"\nto = \"{to}\"\noperation = \"write\"\nsize = \"4KiB\"\n[[traffic]]\nname = \"b\"\n\
+             from = \"h2\"\nto = \"h3\"\noperation = \"write\"\nsize = \"4KiB\"\n"
+        )
+    };
+    let told = "host h1: \"dcqcn-alpha-timer\" is no longer than the 100us between CNPs";
+    for (to, warned) in [("h0", false), ("h3", true)] {
+        let shown = checked(&content(to));
+        assert_eq!(shown.contains(told), warned, "{shown}");
+    }
+    let read = content("h3").replacen("\"write\"", "\"read\"", 1);
+    let shown = checked(&read);
+    assert!(!shown.contains("host h1"), "{shown}");
+}
+
+/// Only switches that a load crosses are held against each other.
+#[test]
+fn switches_off_the_ways_of_all_loads_are_not_warned_of() {
+    let line = |to: &str| {
+        format!(
+            "[topology]\nkind = \"explicit\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = [\"s0\", \"s1\", \"s2\", \"s3\"]\n\
+             [[topology.link]]\na = \"a\"\nb = \"s0\"\n[[topology.link]]\na = \"b\"\nb = \"s1\"\n[[topology.link]]\n\
+             a = \"c\"\nb = \"s3\"\n[[topology.link]]\na = \"s0\"\nb = \"s1\"\n[[topology.link]]\na = \"s1\"\n\
+             b = \"s2\"\n[[topology.link]]\na = \"s2\"\nb = \"s3\"\n[switch.s0]\nlossless = 3\n\
+             pfc-threshold = \"64KB\"\n[switch.s1]\nlossless = 3\npfc-threshold = \"64KB\"\n[switch.s3]\nlossless = 3\n\
+             pfc-threshold = \"64KB\"\n[[traffic]]\nfrom = \"a\"\nto = \"{to}\"\noperation = \"write\"\nsize = \"1MB\"\n"
+        )
+    };
+    let told = "priority 3 is lossless at switch s0 but not at switch s2";
+    for (to, warned) in [("b", false), ("c", true)] {
+        let shown = checked(&line(to));
+        assert_eq!(shown.contains(told), warned, "{shown}");
+    }
+    // What the file sends astray may come anywhere.
+    let astray = line("b") + "[[route]]\nswitch = \"s0\"\nto = \"b\"\nvia = \"s0-s1\"\n";
+    assert!(checked(&astray).contains(told));
+}

@@ -84,7 +84,8 @@ pub(super) static ROOT: Section = Section {
             "never",
             "How often the goodput of each load is noted in NAME-series.csv, what waits and is paused in \
              NAME-queues.csv, and the rates of congestion control in NAME-rates.csv, in a folder for results. \
-             The first 100000 are kept; each counts as an event for every direction of a link and every queue pair.",
+             The first 100000 are kept, and of queues and of rates the first 1000000 rows; each counts as an event for \
+             every direction of a link and every queue pair.",
         ),
         Key::optional(
             "flow-table",

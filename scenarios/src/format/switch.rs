@@ -82,8 +82,8 @@ pub(super) static SWITCH: Section = Section {
             BYTES,
             "what the link needs",
             "Room for what still comes after a pause was asked for, for each port and lossless priority. \
-             Without: bytes on the cable both ways, the response of the peer, two longest frames, and the \
-             pause frame.",
+             Without: bytes on the cable both ways, the response of the peer, three longest frames of the link (one \
+             that crosses the threshold, one in the way of the pause, one that the peer has begun), and the pause frame.",
         ),
         Key::with(
             "pfc-quanta",

@@ -2,9 +2,10 @@
 
 use super::RunError;
 use super::build::Built;
-use super::flows::write;
+use super::flows::{Most, write};
 use crate::format::Scenario;
 use crate::format::request::Operation;
+use crate::format::traffic::Traffic;
 use crate::report::congestion::CongestionReport;
 use softroce_sim::card::CongestionState;
 use softroce_sim::fabric::HostId;
@@ -20,16 +21,22 @@ pub(super) fn states<'a>(
     n: usize,
     now: Time,
 ) -> impl Iterator<Item = (usize, Option<CongestionState>)> + 'a {
-    let reads = scenario.traffic[n].operation == Operation::Read;
+    let load = &scenario.traffic[n];
     let ids = built.flows.get(n).map_or(&[][..], Vec::as_slice);
     ids.iter().enumerate().map(move |(i, &id)| {
         let host = |host: HostId| built.network.host(host);
-        let (card, qp) = match reads {
+        let (card, qp) = match reads(load, i) {
             false => (host(id.host).card(), host(id.host).flow_qp(id.flow)),
             true => (host(id.peer).card(), host(id.peer).receiver_qp(id.receiver)),
         };
         (i, card.congestion(now, qp))
     })
+}
+
+/// True if the data of the `i`-th flow of a load comes to where its requests come from.
+pub(super) fn reads(load: &Traffic, i: usize) -> bool {
+    let pair = i / load.qps.max(1) as usize;
+    load.flow(pair).operation == Operation::Read
 }
 
 /// Sums up the `n`-th load; nothing if it has no congestion control.
@@ -40,10 +47,7 @@ pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<Con
     let lines = |i: usize| {
         let load = &scenario.traffic[n];
         let (from, to) = load.pairs[i / load.qps.max(1) as usize];
-        let sender = match load.operation {
-            Operation::Read => to,
-            _ => from,
-        };
+        let sender = if reads(load, i) { to } else { from };
         line_rates[sender].map_or(0, |rate| rate.0)
     };
     for (i, state) in states(scenario, built, n, built.network.now()) {
@@ -63,36 +67,41 @@ pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<Con
 #[derive(Default)]
 pub(super) struct Rates {
     rows: Vec<(Time, u32, u32, CongestionState)>,
+    most: Most,
     /// No queue pair has congestion control; known once it was looked.
     none: Option<bool>,
 }
 
 impl Rates {
-    /// The most rows that are kept of a run; it goes on without.
-    const MOST: usize = 1_000_000;
-
     pub(super) fn note(&mut self, scenario: &Scenario, built: &Built) {
-        if self.none == Some(true) {
+        if self.none == Some(true) || self.most.is_full() {
             return;
         }
+        let rows = self.rows.len();
         let now = built.network.now();
         for n in 0..scenario.traffic.len() {
             for (i, state) in states(scenario, built, n, now) {
-                if self.rows.len() >= Rates::MOST {
-                    return;
-                }
                 if let Some(state) = state {
                     self.rows.push((now, n as u32, i as u32, state));
                 }
             }
         }
+        if !self.most.take(now, self.rows.len()) {
+            self.rows.truncate(rows);
+        }
         self.none = Some(self.rows.is_empty());
+    }
+
+    /// Up to when rows were kept, if not to the end.
+    pub(super) fn full(&self) -> Option<Time> {
+        self.most.full()
     }
 
     /// Forgets what was noted after `at`.
     pub(super) fn end(&mut self, at: Time) {
         self.rows
             .truncate(self.rows.partition_point(|row| row.0 <= at));
+        self.most.end(at);
     }
 
     /// True if no queue pair has congestion control.

@@ -10,7 +10,7 @@ use crate::format::scenario::MOST_SAMPLES;
 use crate::format::traffic::{Amount, Traffic};
 use crate::path::{Neighbours, ideal};
 use crate::report::flows::{CollectiveReport, FlowsReport, Slowdown, fairness, summary};
-use crate::run::measure::goodput;
+use crate::run::measure::{delivered, goodput};
 use softroce_sim::card::Status;
 use softroce_sim::time::{Span, Time};
 use std::fs::File;
@@ -23,6 +23,8 @@ struct Flow {
     start: Time,
     /// Its last completion, if there was any.
     last: Option<Time>,
+    /// When the last of its bytes had come.
+    came: Option<Time>,
     finished: bool,
     bytes: u64,
     /// What it would take alone; nothing if it has no end or no path.
@@ -53,13 +55,15 @@ fn of(scenario: &Scenario, built: &Built, n: usize) -> Vec<Flow> {
         .map(|(i, &id)| {
             let pair = i / qps;
             let stats = network_stats(built, id);
+            let delivered = delivered(load, &built.network, id);
             let done = stats.completed.get(Status::Success);
             Flow {
                 pair,
                 start: Time::ZERO + load.start + load.flow(pair).start,
                 last: stats.last_completion,
                 finished: matches!(load.amount, Amount::Messages(n) if n == done),
-                bytes: stats.bytes,
+                came: delivered.last,
+                bytes: delivered.bytes,
                 ideal: None,
             }
         })
@@ -126,7 +130,8 @@ pub(super) fn report(scenario: &Scenario, built: &Built, n: usize) -> Option<Flo
     let rates: Vec<f64> = flows
         .iter()
         .map(|f| {
-            let took = f.last.map_or(0, |last| last.since(f.start).as_ps());
+            let last = f.last.max(f.came);
+            let took = last.map_or(0, |last| last.since(f.start).as_ps());
             if took == 0 {
                 0.0
             } else {
@@ -252,12 +257,14 @@ impl Series {
     }
 
     /// Notes what has been delivered by now.
-    pub(super) fn note(&mut self, built: &Built) {
+    pub(super) fn note(&mut self, scenario: &Scenario, built: &Built) {
         let events = built.network.event_count();
         let same = self.samples.last().filter(|_| self.events == events);
         let bytes = same.map(|s| s.1.clone()).unwrap_or_else(|| {
-            let bytes = built.flows.iter().map(|ids| {
-                let each = ids.iter().map(|&id| network_stats(built, id).bytes);
+            let loads = scenario.traffic.iter().zip(&built.flows);
+            let bytes = loads.map(|(load, ids)| {
+                let each = ids.iter();
+                let each = each.map(|&id| delivered(load, &built.network, id).bytes);
                 each.sum()
             });
             bytes.collect()
@@ -292,6 +299,44 @@ impl Series {
             }
             Ok(())
         })
+    }
+}
+
+/// How many rows of samples are kept of a run: whole samples of them, and it goes on without the rest.
+#[derive(Default)]
+pub(super) struct Most {
+    /// The last sample that is kept.
+    last: Time,
+    /// The first one that is not.
+    missing: Option<Time>,
+}
+
+impl Most {
+    /// Rows.
+    pub(super) const ROWS: usize = 1_000_000;
+
+    pub(super) fn is_full(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// True if a sample, with which there are so many rows, is kept.
+    pub(super) fn take(&mut self, now: Time, rows: usize) -> bool {
+        if rows > Most::ROWS {
+            self.missing = Some(now);
+            return false;
+        }
+        self.last = now;
+        true
+    }
+
+    /// The last sample that is kept, if more are missing.
+    pub(super) fn full(&self) -> Option<Time> {
+        self.missing.map(|_| self.last)
+    }
+
+    /// Samples after `at` are not missed.
+    pub(super) fn end(&mut self, at: Time) {
+        self.missing = self.missing.filter(|&missing| missing <= at);
     }
 }
 

@@ -5,6 +5,8 @@ use super::congestion;
 use super::flows;
 use super::pauses;
 use super::watch::Watch;
+use crate::format::request::Transport;
+use crate::format::traffic::Traffic;
 use crate::format::{Point, Scenario};
 use crate::report::latency::Recorder;
 use crate::report::{
@@ -132,8 +134,9 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         }
         report.messages += stats.completed.get(card::Status::Success);
         report.unfinished += stats.posted - completed;
-        report.bytes += stats.bytes;
-        report.flow_bytes.push(stats.bytes);
+        let delivered = delivered(load, network, id);
+        report.bytes += delivered.bytes;
+        report.flow_bytes.push(delivered.bytes);
         for (status, count) in stats.received.iter() {
             *report.receives.entry(name_of(status)).or_default() += count;
         }
@@ -142,7 +145,8 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         for &latency in &stats.latencies {
             latencies.record(latency);
         }
-        last = last.max(stats.last_completion.unwrap_or(Time::ZERO));
+        let ends = [stats.last_completion, delivered.last];
+        last = ends.into_iter().flatten().fold(last, Time::max);
         report.counts += flow_counts(network, id);
     }
     if report.unfinished > 0 {
@@ -153,6 +157,25 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
     report.goodput_bps = goodput(report.bytes, duration);
     report.latency = latencies.summary();
     report
+}
+
+/// The payload of the messages that a flow has delivered, and when the last of them was: for its sender, where that
+/// knows, which over UC and UD it does not.
+pub(super) fn delivered(
+    load: &Traffic,
+    network: &Network<Machine, Watch>,
+    id: FlowId,
+) -> card::Arrived {
+    match load.transport {
+        Transport::Rc => {
+            let stats = network.host(id.host).flow_stats(id.flow);
+            card::Arrived {
+                bytes: stats.bytes,
+                last: stats.last_success,
+            }
+        }
+        Transport::Uc | Transport::Ud => machine::arrived(network, id),
+    }
 }
 
 /// Bits per second, rounded down; 0 if it took no time.

@@ -206,7 +206,13 @@ pub fn run(
         0 => verdict::report(name, plan, runs),
         _ => verdict::report(name, &plan.only(&kept), runs),
     };
-    Ok(Report { not_run, ..report })
+    // Of those that were not run nobody knows.
+    let held = report.held && not_run == 0;
+    Ok(Report {
+        held,
+        not_run,
+        ..report
+    })
 }
 
 /// Something to run.
@@ -404,7 +410,7 @@ fn point_run(
         written(samples.rates.write(scenario, &path));
     }
     let mut run = measure::run(point, &built, ended);
-    run.warnings.extend(samples.warning());
+    run.warnings.extend(samples.warnings());
     run.parts = match ended {
         Ended::EventLimit | Ended::Interrupted => parts.ended(),
         Ended::Dry | Ended::Stop => parts.rest(point, &built),
@@ -436,16 +442,23 @@ struct Samples {
 
 impl Samples {
     /// What is missing at the end because more would have had to be kept.
-    fn warning(&self) -> Option<String> {
-        let until = self.series.full()?;
-        Some(format!(
-            "only the first {} samples were kept, up to {until}: \"sample\" must be longer for the rest",
-            flows::Series::MOST
-        ))
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        let rows = flows::Most::ROWS;
+        let all = [
+            (self.series.full(), flows::Series::MOST, "samples"),
+            (self.queues.full(), rows, "rows of queues"),
+            (self.rates.full(), rows, "rows of rates"),
+        ];
+        all.into_iter().filter_map(|(until, most, what)| {
+            let until = until?;
+            Some(format!(
+                "only the first {most} {what} were kept, up to {until}: \"sample\" must be longer for the rest"
+            ))
+        })
     }
 
     fn note(&mut self, scenario: &Scenario, built: &build::Built) {
-        self.series.note(built);
+        self.series.note(scenario, built);
         self.queues.note(scenario, &built.network);
         self.rates.note(scenario, built);
     }

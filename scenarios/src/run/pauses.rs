@@ -1,10 +1,10 @@
 //! Pauses, their victims, deadlocks, with the names of the scenario.
 
 use super::build::Built;
+use super::congestion;
 use super::measure::way_name;
 use super::watch::Watch;
 use crate::format::Scenario;
-use crate::format::request::Operation;
 use crate::format::topology::End;
 use crate::report::pauses::{PriorityReport, ReceiverReport, StuckReport, VictimReport};
 use softroce_sim::fabric::machine::{self, FlowId, Machine};
@@ -69,28 +69,33 @@ type Step = (Option<ChannelId>, ChannelId);
 /// Ways of flows of a load, all that differ, with the time in which one of them was under way.
 struct Ways {
     load: usize,
-    /// As they were sent.
-    priority: u8,
-    dscp: u8,
-    /// Until when; `None` for the end of the run.
-    until: BTreeMap<Vec<Step>, Option<Time>>,
+    /// By what their packets say of their class: until when; `None` for the end of the run.
+    until: BTreeMap<(Sent, Vec<Step>), Option<Time>>,
 }
 
 impl Ways {
-    /// True if some of its packets take a step.
-    fn takes(&self, step: &Step) -> bool {
-        self.until.keys().flatten().any(|taken| taken == step)
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.until.keys().flat_map(|(_, way)| way)
     }
 }
 
-/// The loads without which there would be no ring: those that alone take one of its steps.
+/// The loads without which there would be no ring: those that alone take one of its steps. Loads that take the same
+/// ones of its steps count as one.
 fn makers(ring: &BTreeSet<Step>, loads: &[Ways]) -> BTreeSet<usize> {
+    let mut alike: BTreeMap<BTreeSet<Step>, Vec<usize>> = BTreeMap::new();
+    for ways in loads {
+        let taken = ways.steps().filter(|step| ring.contains(step));
+        alike
+            .entry(taken.copied().collect())
+            .or_default()
+            .push(ways.load);
+    }
     let alone = ring.iter().filter_map(|step| {
-        let mut takers = loads.iter().filter(|ways| ways.takes(step));
-        let first = takers.next()?;
-        takers.next().is_none().then_some(first.load)
+        let mut takers = alike.iter().filter(|(taken, _)| taken.contains(step));
+        let (_, first) = takers.next()?;
+        takers.next().is_none().then_some(first)
     });
-    alone.collect()
+    alone.flatten().copied().collect()
 }
 
 fn goes_by(way: &[Step], channel: ChannelId) -> bool {
@@ -145,7 +150,7 @@ pub(super) fn victims(scenario: &Scenario, built: &Built) -> Vec<VictimReport> {
         .collect();
     let used: BTreeSet<ChannelId> = loads
         .iter()
-        .flat_map(|l| l.until.keys().flatten().map(|step| step.1))
+        .flat_map(|l| l.steps().map(|step| step.1))
         .collect();
     let rings = rings(network).into_iter();
     let makers: BTreeMap<(ChannelId, u8), BTreeSet<usize>> = rings
@@ -161,14 +166,12 @@ pub(super) fn victims(scenario: &Scenario, built: &Built) -> Vec<VictimReport> {
         let (bottleneck, receiver) = root(&chain, record);
         let makers = makers.get(&(bottleneck, record.priority));
         for ways in &loads {
-            if ways.priority_at(scenario, record.channel) != record.priority {
-                continue;
-            }
             let load = &scenario.traffic[ways.load];
             let suffers = record.time >= Time::ZERO + load.start
                 && makers.is_none_or(|makers| !makers.contains(&ways.load))
-                && ways.until.iter().any(|(way, until)| {
+                && ways.until.iter().any(|((sent, way), until)| {
                     goes_by(way, record.channel)
+                        && sent.before(scenario, record.channel) == record.priority
                         && !goes_by(way, bottleneck)
                         && until.is_none_or(|until| record.time <= until)
                 });
@@ -206,33 +209,39 @@ fn root(chain: &[PauseCause], record: &PauseCause) -> (ChannelId, bool) {
 
 fn ways(scenario: &Scenario, built: &Built, n: usize) -> Ways {
     let load = &scenario.traffic[n];
-    let (from, to) = load.pairs.first().copied().unwrap_or_default();
-    let reads = load.flow(0).operation == Operation::Read;
-    let (sender, priority) = match reads {
-        true => (to, scenario.cards[to].ack_priority),
-        false => (from, scenario.cards[from].priority),
-    };
     let qps = load.qps.max(1) as usize;
     let mut until = BTreeMap::new();
     for (i, &id) in built.flows.get(n).into_iter().flatten().enumerate() {
+        let (from, to) = load.pairs[i / qps];
+        let reads = congestion::reads(load, i);
+        let card = &scenario.cards[if reads { to } else { from }];
+        let sent = Sent {
+            priority: if reads {
+                card.ack_priority
+            } else {
+                card.priority
+            },
+            dscp: card.dscp,
+        };
         let end = end(&built.network, id);
-        let reads = load.flow(i / qps).operation == Operation::Read;
         let way = way(&built.network, id, reads);
-        let known = until.entry(way).or_insert(end);
+        let known = until.entry((sent, way)).or_insert(end);
         // The latest of all; nothing is later than the end of the run.
         *known = known.zip(end).map(|(a, b)| a.max(b));
     }
-    Ways {
-        load: n,
-        priority,
-        dscp: scenario.cards[sender].dscp,
-        until,
-    }
+    Ways { load: n, until }
 }
 
-impl Ways {
-    /// The priority in which its data waits for a channel: at a switch that which the switch gives it.
-    fn priority_at(&self, scenario: &Scenario, channel: ChannelId) -> u8 {
+/// What packets say of their class.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Sent {
+    priority: u8,
+    dscp: u8,
+}
+
+impl Sent {
+    /// The priority in which they wait for a channel: at a switch that which the switch gives them.
+    fn before(self, scenario: &Scenario, channel: ChannelId) -> u8 {
         let link = &scenario.network.links[channel.link()];
         let from = match channel.direction() {
             Direction::Forward => link.a,

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use super::build::channel;
-use super::flows::write;
+use super::flows::{Most, write};
 use super::watch::Watch;
 use crate::format::Scenario;
 use softroce_sim::fabric::Network;
@@ -15,6 +15,7 @@ use std::path::Path;
 #[derive(Default)]
 pub(super) struct Queues {
     rows: Vec<Row>,
+    most: Most,
     /// By direction of a link and priority: how long it had been paused at the last sample.
     paused: Vec<[Span; 8]>,
     /// Events by the last sample.
@@ -34,12 +35,9 @@ struct Row {
 }
 
 impl Queues {
-    /// The most rows that are kept of a run; it goes on without.
-    const MOST: usize = 1_000_000;
-
     /// Notes what waits now, and what has been paused since the last time.
     pub(super) fn note(&mut self, scenario: &Scenario, network: &Network<Machine, Watch>) {
-        if self.rows.len() >= Queues::MOST {
+        if self.most.is_full() {
             return;
         }
         // Where nothing happens, nothing comes to wait.
@@ -83,14 +81,23 @@ impl Queues {
                 });
             }
         }
+        if !self.most.take(time, self.rows.len()) {
+            self.rows.truncate(rows);
+        }
         self.quiet = events.filter(|_| self.events == events && self.rows.len() == rows);
         self.events = events;
+    }
+
+    /// Up to when rows were kept, if not to the end.
+    pub(super) fn full(&self) -> Option<Time> {
+        self.most.full()
     }
 
     /// Forgets what was noted after `at`.
     pub(super) fn end(&mut self, at: Time) {
         self.rows
             .truncate(self.rows.partition_point(|row| row.time <= at));
+        self.most.end(at);
     }
 
     /// Writes a line for each sample, direction of a link and priority where something waits or was paused.

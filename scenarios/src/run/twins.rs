@@ -6,7 +6,6 @@ use crate::format::traffic::Amount;
 use crate::format::{Plan, Scenario};
 use crate::report::verdict::needs_clean_run;
 use crate::units::Probability;
-use softroce_sim::fabric::machine;
 use softroce_sim::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -112,7 +111,7 @@ pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Option<Vec<
             if go(&mut built.network, scenario, until, &mut part) != Ended::Stop {
                 break;
             }
-            marks.push((until, bytes(&built)));
+            marks.push((until, bytes(scenario, &built)));
             if let [.., a, b, c] = marks.as_slice()
                 && let Some(goodput) = settled(scenario, a, b, c)
             {
@@ -131,13 +130,13 @@ pub(super) fn run(scenario: &Scenario, mut part: Part<'_>) -> Result<Option<Vec<
 }
 
 /// Bytes that each load has delivered.
-fn bytes(built: &Built) -> Vec<u64> {
-    let flows = built.flows.iter();
+fn bytes(scenario: &Scenario, built: &Built) -> Vec<u64> {
+    let flows = scenario.traffic.iter().zip(&built.flows);
     flows
-        .map(|ids| {
+        .map(|(load, ids)| {
             let bytes = ids
                 .iter()
-                .map(|&id| machine::stats(&built.network, id).bytes);
+                .map(|&id| measure::delivered(load, &built.network, id).bytes);
             bytes.sum()
         })
         .collect()

@@ -4,9 +4,9 @@ use super::{ETHERNET, by_switch};
 use crate::format::Scenario;
 use crate::format::card::Card;
 use crate::format::pattern::Pattern;
-use crate::format::request::Operation;
+use crate::format::request::{Operation, Transport};
 use crate::format::switch::Switch;
-use crate::format::topology::End;
+use crate::format::topology::{End, Link};
 use crate::format::traffic::Traffic;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,8 +43,8 @@ pub(super) struct Classes {
     pub(super) receivers: BTreeMap<usize, BTreeSet<Sent>>,
     /// Those who send and hear of marks.
     pub(super) heeding: BTreeMap<usize, BTreeSet<Sent>>,
-    /// Who receives from those.
-    pub(super) answering: BTreeSet<usize>,
+    /// Who receives from those, and from which of them.
+    pub(super) answering: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 impl Classes {
@@ -55,7 +55,7 @@ impl Classes {
             senders: BTreeMap::new(),
             receivers: BTreeMap::new(),
             heeding: BTreeMap::new(),
-            answering: BTreeSet::new(),
+            answering: BTreeMap::new(),
         };
         for load in &scenario.traffic {
             for (n, &(from, to)) in load.pairs.iter().enumerate() {
@@ -80,7 +80,11 @@ impl Classes {
                 classes.receivers.entry(receiver).or_default().insert(sent);
                 if card.congestion.heeds_marks() {
                     classes.heeding.entry(sender).or_default().insert(sent);
-                    classes.answering.insert(receiver);
+                    classes
+                        .answering
+                        .entry(receiver)
+                        .or_default()
+                        .insert(sender);
                 }
             }
         }
@@ -92,12 +96,46 @@ impl Classes {
         self.outstanding.keys().copied()
     }
 
+    /// By switch: what goes through it on shortest ways; with routes of the file anything may.
+    pub(super) fn crossed(&self, scenario: &Scenario) -> Vec<BTreeSet<Sent>> {
+        let switches = 0..scenario.network.switches.len();
+        if !scenario.routes.is_empty() {
+            return switches.map(|_| self.sent().collect()).collect();
+        }
+        let links = by_switch(scenario);
+        let far: Vec<Vec<u32>> = switches.map(|s| distances(scenario, &links, s)).collect();
+        let mut leaves = vec![None; scenario.network.hosts.len()];
+        for (s, links) in links.iter().enumerate() {
+            for end in links.iter().flat_map(|link| [link.a, link.b]) {
+                if let End::Host(h) = end {
+                    leaves[h] = Some(s);
+                }
+            }
+        }
+        let ways = &far;
+        let through = far.iter().map(|far| {
+            let mut all = BTreeSet::new();
+            for &(sent, a, b) in &self.pairs {
+                // As far as from the first switch of the way.
+                let least = leaves[a].and_then(|leaf: usize| ways[leaf][b].checked_add(1));
+                let sum = far[a].checked_add(far[b]);
+                if !all.contains(&sent) && sum.is_some() && sum == least {
+                    all.insert(sent);
+                }
+            }
+            all
+        });
+        through.collect()
+    }
+
     /// What shortest ways may bring from one switch to its neighbour; with routes of the file anything.
     pub(super) fn between(&self, scenario: &Scenario, from: usize, to: usize) -> BTreeSet<Sent> {
         if !scenario.routes.is_empty() {
             return self.sent().collect();
         }
-        let (from, to) = (distances(scenario, from), distances(scenario, to));
+        let links = by_switch(scenario);
+        let from = distances(scenario, &links, from);
+        let to = distances(scenario, &links, to);
         let pairs = self.pairs.iter();
         let crosses = |&&(_, a, b): &&(Sent, usize, usize)| from[a] < to[a] && to[b] < from[b];
         pairs.filter(crosses).map(|&(sent, ..)| sent).collect()
@@ -132,9 +170,8 @@ pub(super) fn priorities(mask: u8) -> String {
 }
 
 /// By host: links from a switch to it, at the least.
-fn distances(scenario: &Scenario, from: usize) -> Vec<u32> {
+fn distances(scenario: &Scenario, links: &[Vec<&Link>], from: usize) -> Vec<u32> {
     let network = &scenario.network;
-    let links = by_switch(scenario);
     let (mut hosts, mut switches) = (
         vec![u32::MAX; network.hosts.len()],
         vec![u32::MAX; network.switches.len()],
@@ -164,6 +201,10 @@ fn distances(scenario: &Scenario, from: usize) -> Vec<u32> {
 
 fn of_pair(load: &Traffic, card: &Card) -> Option<u64> {
     if load.pattern != Pattern::Pairs && load.pattern != Pattern::Incast {
+        return None;
+    }
+    // Without acknowledgements a request is done once it is sent, and the next one follows.
+    if load.transport != Transport::Rc {
         return None;
     }
     let packets = load.size.0.div_ceil(u64::from(card.mtu)).max(1);

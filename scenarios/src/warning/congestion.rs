@@ -12,6 +12,8 @@ use crate::report::Run;
 use crate::units::{Size, print_span};
 use softroce_sim::card::CongestionControl;
 use softroce_sim::card::congestion::dcqcn::AlphaUpdate;
+use softroce_sim::time::Span;
+use std::collections::BTreeMap;
 
 /// What the scenario by itself shows.
 pub(super) fn of(scenario: &Scenario, classes: &Classes) -> Vec<Warning> {
@@ -45,7 +47,7 @@ pub(super) fn of(scenario: &Scenario, classes: &Classes) -> Vec<Warning> {
             ),
         ));
     }
-    let silent = classes.answering.iter().copied();
+    let silent = classes.answering.keys().copied();
     let silent: Vec<usize> = silent
         .filter(|&n| scenario.cards[n].notification.is_none())
         .collect();
@@ -146,32 +148,41 @@ fn of_switch(classes: &Classes, switch: &Switch, ecn: &Ecn, links: &[&Link]) -> 
 }
 
 /// Alpha that falls between one CNP and the next though congestion lasts.
-fn timers(scenario: &Scenario, classes: &Classes) -> Option<Warning> {
-    let gaps = classes.answering.iter();
-    let gap = gaps
-        .filter_map(|&n| scenario.cards[n].notification)
-        .map(|n| n.interval)
-        .max()?;
-    let hasty = |&n: &usize| match scenario.cards[n].congestion {
-        CongestionControl::Dcqcn(d) => {
-            d.alpha_update == AlphaUpdate::AtCnp
-                && d.alpha_timer.as_ps() > 0
-                && d.alpha_timer <= gap
+fn timers(scenario: &Scenario, classes: &Classes) -> Vec<Warning> {
+    // By sender: the longest gap between the CNPs of one who tells it.
+    let mut gaps: BTreeMap<usize, Span> = BTreeMap::new();
+    for (&receiver, senders) in &classes.answering {
+        let Some(notification) = scenario.cards[receiver].notification else {
+            continue;
+        };
+        for &sender in senders {
+            let gap = gaps.entry(sender).or_insert(Span::ZERO);
+            *gap = (*gap).max(notification.interval);
         }
-        _ => false,
-    };
-    let hasty: Vec<usize> = classes.heeding.keys().copied().filter(hasty).collect();
-    let first = *hasty.first()?;
-    Some(at_card(
-        scenario,
-        first,
-        "dcqcn-alpha-timer",
-        format!(
-            "{}: \"dcqcn-alpha-timer\" is no longer than the {} between CNPs, so that alpha falls though congestion lasts",
-            hosts(scenario, hasty),
-            print_span(gap)
-        ),
-    ))
+    }
+    let mut hasty: BTreeMap<Span, Vec<usize>> = BTreeMap::new();
+    for (sender, gap) in gaps {
+        if let CongestionControl::Dcqcn(d) = scenario.cards[sender].congestion
+            && d.alpha_update == AlphaUpdate::AtCnp
+            && d.alpha_timer.as_ps() > 0
+            && d.alpha_timer <= gap
+        {
+            hasty.entry(gap).or_default().push(sender);
+        }
+    }
+    let told = hasty.into_iter().map(|(gap, senders)| {
+        at_card(
+            scenario,
+            senders[0],
+            "dcqcn-alpha-timer",
+            format!(
+                "{}: \"dcqcn-alpha-timer\" is no longer than the {} between CNPs, so that alpha falls though congestion lasts",
+                hosts(scenario, senders),
+                print_span(gap)
+            ),
+        )
+    });
+    told.collect()
 }
 
 /// What a run has shown.

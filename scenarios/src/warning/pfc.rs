@@ -3,6 +3,8 @@
 use super::classes::{Classes, Sent, priorities};
 use super::{Place, Told, Warning, by_switch, grouped, hosts, longest, needed, told};
 use crate::format::Scenario;
+use crate::format::event::Going;
+use crate::format::fault::{Action, Fault};
 use crate::format::switch::{Pfc, Switch, Threshold, Trust};
 use crate::format::topology::{End, Link};
 use crate::units::{Size, print_span};
@@ -36,11 +38,12 @@ fn of_switch(
 ) -> Vec<Told> {
     let mut all = Vec::new();
     let pool = pool(switch, links);
-    // What crosses the threshold is in headroom already if the pool was full before.
     let full = matches!((pfc.threshold, pool), (Threshold::Bytes(b), Some(pool)) if b.0 >= pool);
+    // What crosses the threshold is in headroom already if the pool was full before.
+    let fills = pool.is_some_and(|pool| fills(scenario, classes, (switch, pfc), links, pool));
     let room = |link: &Link| {
         let longest = longest(scenario, link);
-        let more = if full {
+        let more = if fills {
             longest + u64::from(FRAME_OVERHEAD)
         } else {
             0
@@ -75,6 +78,8 @@ fn of_switch(
         ));
     }
     let most = pauses_above(switch, pfc, links);
+    // What is lossy takes from the pool as well, and a full pool pauses.
+    let others = switch.buffer.is_some() && is_lossy(classes, switch, pfc);
     match classes.outstanding(switch, pfc.priorities) {
         Some(0) => {
             let why = match switch.trust {
@@ -91,7 +96,7 @@ fn of_switch(
                 ),
             ));
         }
-        Some(bytes) if bytes <= most => all.push(told(
+        Some(bytes) if bytes <= most && !others && !copies(scenario) => all.push(told(
             threshold_key(pfc),
             format!(
                 "all loads of lossless priorities together have at most {} outstanding, and a port is paused above {}: \
@@ -105,6 +110,35 @@ fn of_switch(
     all.extend(runs_out(scenario, pfc, links));
     all.extend(misread(scenario, classes, n, (switch, pfc), links));
     all
+}
+
+/// True if some of what is sent is in a priority that is not lossless.
+fn is_lossy(classes: &Classes, switch: &Switch, pfc: &Pfc) -> bool {
+    Classes::mask(switch, classes.senders.values().flatten()) & !pfc.priorities != 0
+}
+
+/// True if packets are more than were sent: where switches flood, and by faults.
+fn copies(scenario: &Scenario) -> bool {
+    let doubles = |f: &Fault| matches!(f.injection.action, Action::Duplicate { .. });
+    scenario.routes.iter().any(|r| r.going == Going::Flood) || scenario.faults.iter().any(doubles)
+}
+
+/// True if the pool can be so full that a frame finds no room in it, though its port is below its threshold.
+fn fills(
+    scenario: &Scenario,
+    classes: &Classes,
+    (switch, pfc): (&Switch, &Pfc),
+    links: &[&Link],
+    pool: u64,
+) -> bool {
+    let Threshold::Bytes(threshold) = pfc.threshold else {
+        return true;
+    };
+    // A port passes its threshold by less than a frame.
+    let frame = links.iter().map(|link| longest(scenario, link)).max();
+    let counts = links.len() as u64 * u64::from(pfc.priorities.count_ones());
+    let most = counts.saturating_mul(threshold.0.saturating_add(frame.unwrap_or(0)));
+    is_lossy(classes, switch, pfc) || most >= pool
 }
 
 const fn threshold_key(pfc: &Pfc) -> &'static str {
@@ -229,28 +263,37 @@ fn pool(switch: &Switch, links: &[&Link]) -> Option<u64> {
 /// The most that may wait, of what came in by one port, before it is paused.
 pub(super) fn pauses_above(switch: &Switch, pfc: &Pfc, links: &[&Link]) -> u64 {
     let pool = pool(switch, links);
-    match (pfc.threshold, pool) {
+    let shared = match (pfc.threshold, pool) {
         (Threshold::Bytes(bytes), pool) => bytes.0.min(pool.unwrap_or(u64::MAX)),
         // Where alpha (P - x) is x.
         (Threshold::Share(_), None) => u64::MAX,
         (Threshold::Share(alpha), Some(pool)) => {
             (pool as f64 * alpha.get() / (1.0 + alpha.get())) as u64
         }
-    }
+    };
+    shared.saturating_add(switch.reserved.0)
 }
 
 /// What loads send in a priority that only some switches take for lossless.
 fn unequal(scenario: &Scenario, classes: &Classes) -> Vec<Warning> {
     let switches = &scenario.network.switches;
     let mut all: Vec<Warning> = Vec::new();
+    let mut crossed = None;
     for sent in classes.sent() {
-        let lossless = |s: &&Switch| {
+        let lossless = |s: &Switch| {
             s.pfc
                 .is_some_and(|pfc| pfc.priorities & 1 << sent.at(s) != 0)
         };
-        let with = switches.iter().find(lossless);
-        let without = switches.iter().find(|s| !lossless(s));
-        let (Some(with), Some(without)) = (with, without) else {
+        let first = switches.first().map(lossless);
+        if switches.iter().all(|s| Some(lossless(s)) == first) {
+            continue;
+        }
+        let crossed = crossed.get_or_insert_with(|| classes.crossed(scenario));
+        let mut on_ways = (switches.iter().zip(crossed.iter()))
+            .filter(|(_, crossed)| crossed.contains(&sent))
+            .map(|(switch, _)| switch);
+        let with = on_ways.clone().find(|s| lossless(s));
+        let (Some(with), Some(without)) = (with, on_ways.find(|s| !lossless(s))) else {
             continue;
         };
         let (here, there) = (sent.at(with), sent.at(without));

@@ -66,12 +66,14 @@ fn of_host(
         )];
     }
     let room = receiver.buffer.0 - receiver.xoff.0;
-    let needed = needed(link, longest(scenario, link));
+    // The frame that crosses xoff is in the buffer as well.
+    let longest = longest(scenario, link);
+    let needed = needed(link, longest) + longest;
     if room < needed {
         return vec![told(
             "xoff",
             format!(
-                "the receiver has {} above xoff, but {} may come after it has asked for a pause, so that packets can be \
+                "the receiver has {} above xoff, but {} may come from the frame on that makes it ask for a pause, so that packets can be \
                  lost: \"xoff\" must be less, or \"buffer\" more",
                 Size(room),
                 Size(needed)

@@ -7,7 +7,7 @@ use super::counters::Counters;
 use super::env::{Deed, Env, PriorityMask, Refusal};
 use super::explain::{Failure, FailureLog};
 use super::qp::attributes::QpType;
-use super::qp::{Desk, Path, Qp, State};
+use super::qp::{Arrived, Desk, Path, Qp, State};
 use super::recent::Recent;
 use crate::memory::Memory;
 use crate::places::Places;
@@ -114,6 +114,11 @@ impl Card {
     /// What a queue pair has counted.
     pub fn qp_counters(&self, number: QpNumber) -> Option<&Counters> {
         self.qp(number).map(|qp| &qp.counters)
+    }
+
+    /// What a queue pair of UC or UD has received.
+    pub fn arrived(&self, number: QpNumber) -> Option<Arrived> {
+        self.qp(number).map(|qp| qp.responder.arrived)
     }
 
     /// Rare events of a queue pair, the latest ones.

@@ -51,10 +51,10 @@ pub use env::{Deed, Env, PriorityMask, Refusal};
 pub use explain::{Cause, Failure};
 pub use profile::Profile;
 pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
-pub use qp::State;
 pub use qp::attributes::{
     AddressVector, ModifyError, Mtu, Peer, QpAttributes, QpInit, QpType, Reliability,
 };
+pub use qp::{Arrived, State};
 pub use recent::{Rare, Recent};
 pub use work::{
     AddressHandle, Completion, CompletionKind, CqId, Datagram, MAX_INLINE, MAX_MESSAGE_LEN,

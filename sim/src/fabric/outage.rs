@@ -113,9 +113,6 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
             channel.faulty = !up || faulty;
             if up {
-                if let End::Host(host) = channel.to {
-                    self.hold_again(host);
-                }
                 continue;
             }
             // They are dropped when they would have come in.
@@ -128,6 +125,13 @@ impl<H: Host, O: Observer> Network<H, O> {
             if !self.managed.gates.is_empty() {
                 self.managed.ingresses[id as usize].off = PriorityMask::NONE;
                 self.resume(id, PriorityMask::ALL);
+            }
+        }
+        if changed && up {
+            for id in [link * 2, link * 2 + 1] {
+                if let End::Host(host) = self.channels[id as usize].to {
+                    self.hold_again(host);
+                }
             }
         }
         changed

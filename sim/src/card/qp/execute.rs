@@ -20,7 +20,7 @@ pub(super) struct Message {
     /// Position of its first packet.
     pub(super) first: u64,
     /// Bytes taken so far.
-    received: u64,
+    pub(super) received: u64,
     /// Where a WRITE goes.
     va: u64,
     rkey: RemoteKey,

@@ -48,6 +48,7 @@ use attributes::{Mtu, QpInit, QpType};
 use receives::Receives;
 pub(crate) use receives::Srq;
 use requester::Requester;
+pub use responder::Arrived;
 use responder::Responder;
 use std::collections::VecDeque;
 use std::fmt;

@@ -44,6 +44,26 @@ pub(crate) struct Responder {
     pub(super) reads: VecDeque<Range<u64>>,
     pub(super) max_dest_rd_atomic: u8,
     min_rnr_timer: u8,
+    /// What came whole over a service without acknowledgements.
+    pub(crate) arrived: Arrived,
+}
+
+/// What a queue pair has received over a service without acknowledgements, of which its peer does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrived {
+    /// Payload of the messages that came whole.
+    pub bytes: u64,
+    /// When the last of them did.
+    pub last: Option<Time>,
+}
+
+impl Arrived {
+    pub(super) fn add(&mut self, now: Time, bytes: u64) {
+        *self = Arrived {
+            bytes: self.bytes + bytes,
+            last: Some(now),
+        };
+    }
 }
 
 impl Responder {
@@ -63,6 +83,7 @@ impl Responder {
             reads: VecDeque::new(),
             max_dest_rd_atomic: 0,
             min_rnr_timer: 0,
+            arrived: Arrived::default(),
         }
     }
 

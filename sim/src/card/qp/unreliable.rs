@@ -57,6 +57,9 @@ impl Qp {
         match outcome {
             Ok(()) => {
                 if opcode.ends_message() {
+                    let r = &mut self.responder;
+                    let bytes = r.message.as_ref().map_or(0, |m| m.received);
+                    r.arrived.add(now, bytes);
                     self.deliver(now, packet, opcode, desk);
                 }
                 Ok(())
@@ -142,6 +145,8 @@ impl Qp {
             return Err(Refusal::Nak);
         }
         self.responder.receives.finish();
+        let bytes = packet.payload.len().into();
+        self.responder.arrived.add(now, bytes);
         let c = Completion {
             kind: CompletionKind::Receive,
             byte_len: len as u32,

@@ -5,8 +5,8 @@ use super::receiver::{Receiver, Receives};
 use super::spec::{FlowOperation, FlowSpec, Mistake};
 use super::{Machine, Role, Start};
 use crate::card::{
-    CreateError, Datagram, ModifyError, Mtu, Peer, QpAttributes, QpInit, QpType, QueuePair,
-    Reliability, Remote, Sge, State, Status,
+    Arrived, CreateError, Datagram, ModifyError, Mtu, Peer, QpAttributes, QpInit, QpType,
+    QueuePair, Reliability, Remote, Sge, State, Status,
 };
 use crate::fabric::network::Network;
 use crate::fabric::observer::Observer;
@@ -554,6 +554,13 @@ pub fn stats<O: Observer>(network: &Network<Machine, O>, id: FlowId) -> FlowStat
     stats.wrong_immediate += u64::from(!receiver.reliable && never_sent);
     stats.wrong_key = receiver.wrong_key;
     stats
+}
+
+/// What a flow over UC or UD has delivered, which its sender does not know.
+pub fn arrived<O: Observer>(network: &Network<Machine, O>, id: FlowId) -> Arrived {
+    let peer = network.host(id.peer);
+    let arrived = peer.card().arrived(peer.receiver_qp(id.receiver));
+    arrived.unwrap_or_default()
 }
 
 /// Compares what is in the target's memory with what was sent: bytes, or for atomics the number that those

@@ -19,7 +19,7 @@ mod member;
 mod receiver;
 mod spec;
 
-pub use connect::{FlowError, FlowId, connect, connect_ends, data_intact, stats};
+pub use connect::{FlowError, FlowId, arrived, connect, connect_ends, data_intact, stats};
 pub use flow::{Flow, FlowStats, MAX_SAMPLES, StatusCounts};
 pub use member::enlist;
 pub use spec::{FlowOperation, FlowSpec, Mistake};
