@@ -7,7 +7,7 @@ use super::{Link, PortError, SendError, Tap};
 use crate::card::{Card, CardConfig, Env, PriorityMask};
 use crate::faults::{Fault, FaultCounts, FaultError};
 use crate::rate::Rate;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::wire::{Encapsulation, Gid, Packet, Payload, Route, RouteId, RouteTable};
 use std::fmt;
 use std::io;
@@ -108,6 +108,8 @@ pub struct PortCounters {
 
 /// The clock is read for each so many packets: to read it costs as much as a tenth of a packet.
 const CLOCK: u32 = 8;
+/// How often a link without room is asked again: descriptors do not tell of room in a device's queue.
+pub(super) const RETRY: Span = Span::from_us(250);
 /// Slot of the payload being sent; that of the one received is [`IN`].
 const OUT: u32 = 0;
 
@@ -315,23 +317,18 @@ impl<L: Link> Port<L> {
             if deadline != Time::NEVER {
                 sleep = sleep.min(deadline.since(self.now()).into());
             }
-            let kept = self.link.keeps();
-            if kept {
-                // A full device queue is not seen by poll(2).
-                sleep = sleep.min(Duration::from_millis(1));
-            }
-            if let Err(source) = self.link.wait(kept, sleep) {
+            if let Err(source) = self.link.wait(self.link.keeps(), sleep) {
                 return Err(self.error("waiting", source));
             }
         }
     }
 
     /// When the next [`Port::poll`] is due without anything having arrived: at once if the card has
-    /// something to send that the link takes.
+    /// something to send that the link takes; before long if the link has no room.
     pub(super) fn deadline(&self, card: &Card) -> Time {
         let mut at = card.next_timeout().min(self.link.next_timeout());
         if self.link.keeps() {
-            return at;
+            return at.min(self.now() + RETRY);
         }
         if let Some(faults) = &self.faults {
             at = at.min(faults.next_timeout());

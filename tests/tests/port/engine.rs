@@ -16,7 +16,7 @@ use softroce_sim::wire::{MacAddr, Opcode, Psn, QpNumber};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -455,8 +455,17 @@ fn closing_ends_every_wait_and_flushes_what_is_outstanding() {
     a.engine.close();
 }
 
-/// A device that breaks when it is told to.
-struct Fragile(ChannelDevice, Arc<AtomicBool>);
+/// What a test has a device do.
+#[derive(Default)]
+struct Trouble {
+    broken: AtomicBool,
+    full: AtomicBool,
+    /// Frames there was no room for.
+    refused: AtomicU64,
+}
+
+/// A device that breaks, or has no room, when it is told to.
+struct Fragile(ChannelDevice, Arc<Trouble>);
 
 impl FrameDevice for Fragile {
     fn describe(&self) -> String {
@@ -464,6 +473,10 @@ impl FrameDevice for Fragile {
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        if self.1.full.load(Ordering::SeqCst) {
+            self.1.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         self.0.send(frame)
     }
 
@@ -472,7 +485,7 @@ impl FrameDevice for Fragile {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.1.load(Ordering::Relaxed) {
+        match self.1.broken.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::BrokenPipe.into()),
             false => self.0.receive(buffer),
         }
@@ -491,16 +504,55 @@ impl FrameDevice for Fragile {
     }
 }
 
+/// An engine on such a device, at 10.0.0.1, and the other end of its cable.
+fn fragile() -> (Side, ChannelDevice, Arc<Trouble>) {
+    let trouble = Arc::new(Trouble::default());
+    let (device, other) = ChannelDevice::pair(64);
+    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let config = EthernetConfig::new(Ipv4Addr::new(10, 0, 0, 1).into(), mac);
+    let port = EthernetPort::open(Fragile(device, trouble.clone()), &config).unwrap();
+    (Side::of(&start(port)), other, trouble)
+}
+
+/// No timer looks after what waits for room here, and no frame arrives that would wake anybody.
+#[test]
+fn what_there_was_no_room_for_leaves_when_there_is_whoever_sleeps() {
+    let (mut a, other, trouble) = fragile();
+    let mac = MacAddr([2, 0, 0, 0, 0, 2]);
+    let config = EthernetConfig::new(Ipv4Addr::new(10, 0, 0, 2).into(), mac);
+    let mut b = Side::of(&start(EthernetPort::open(other, &config).unwrap()));
+    // Ethernet addresses are given: nobody is to be asked for them, and asked again.
+    a.channel.way.dmac = mac;
+    b.channel.way.dmac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let (to_a, to_b) = (a.address(), b.address());
+    a.connect(to_b, 0);
+    b.connect(to_a, 0);
+    for wakes in [Side::arm, |side: &mut Side| side.engine.release()] {
+        a.post(Work::Send, 8);
+        assert_eq!(a.poll().status, Status::Success);
+        assert_eq!(b.poll().status, Status::Success);
+        b.channel.receive();
+        // The thread sleeps until something arrives.
+        a.engine.release();
+        std::thread::sleep(Duration::from_millis(20));
+        trouble.full.store(true, Ordering::SeqCst);
+        let before = trouble.refused.load(Ordering::SeqCst);
+        a.post(Work::Send, 8);
+        wakes(&mut a);
+        std::thread::sleep(Duration::from_millis(20));
+        // It was tried again, but not all the time.
+        let tries = trouble.refused.load(Ordering::SeqCst) - before;
+        assert!((2..200).contains(&tries), "{tries} times in 20 ms");
+        trouble.full.store(false, Ordering::SeqCst);
+        assert_eq!(b.wait().status, Status::Success);
+        b.channel.receive();
+        while a.poll().status != Status::Success {}
+    }
+}
+
 #[test]
 fn a_broken_port_is_told_everywhere() {
-    let broken = Arc::new(AtomicBool::new(false));
-    let (device, _other) = ChannelDevice::pair(16);
-    let config = EthernetConfig::new(
-        Ipv4Addr::new(10, 0, 0, 1).into(),
-        MacAddr([2, 0, 0, 0, 0, 1]),
-    );
-    let port = EthernetPort::open(Fragile(device, broken.clone()), &config).unwrap();
-    let mut a = Side::of(&start(port));
+    let (mut a, _other, trouble) = fragile();
     a.connect(
         (
             Ipv4Addr::new(10, 0, 0, 2).into(),
@@ -510,7 +562,7 @@ fn a_broken_port_is_told_everywhere() {
         14,
     );
     a.post(Work::Send, 10);
-    broken.store(true, Ordering::Relaxed);
+    trouble.broken.store(true, Ordering::Relaxed);
     // Seen at the retransmission timer at the latest, by a program that only sleeps.
     assert_eq!(a.wait().status, Status::WorkRequestFlushed);
     assert_eq!(

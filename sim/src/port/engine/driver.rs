@@ -8,6 +8,7 @@ use crate::port::{Activity, Link, Port, PortCounters, PortError, Tap};
 use crate::time::Time;
 use crate::wire::QpNumber;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -98,8 +99,8 @@ pub(super) struct Driver {
     pub(super) port: Box<dyn AnyPort>,
     pub(super) card: Card,
     first_qp: u32,
-    /// Where completion queues report, by their number.
-    channels: Vec<Option<EventChannel<CqId>>>,
+    /// Where completion queues report.
+    channels: BTreeMap<CqId, EventChannel<CqId>>,
     /// All channels that there are, to end them.
     all: Vec<EventChannel<CqId>>,
     events: EventChannel<AsyncEvent>,
@@ -130,7 +131,7 @@ impl Driver {
             port,
             first_qp: card.first_qp().get(),
             card,
-            channels: Vec::new(),
+            channels: BTreeMap::new(),
             all: Vec::new(),
             events,
             turns: Arc::default(),
@@ -215,7 +216,7 @@ impl Driver {
     #[inline]
     pub(super) fn tell(&mut self) {
         while let Some(cq) = self.card.next_notification() {
-            if let Some(Some(channel)) = self.channels.get(cq.0 as usize) {
+            if let Some(channel) = self.channels.get(&cq) {
                 channel.push(cq);
             }
         }
@@ -257,13 +258,12 @@ impl Driver {
         self.all.push(channel);
     }
 
-    /// Notifications of `cq` go to `channel`.
+    /// Notifications of `cq` go to `channel`; `None`: nowhere.
     pub(super) fn route(&mut self, cq: CqId, channel: Option<EventChannel<CqId>>) {
-        let index = cq.0 as usize;
-        if self.channels.len() <= index {
-            self.channels.resize_with(index + 1, || None);
-        }
-        self.channels[index] = channel;
+        match channel {
+            Some(channel) => self.channels.insert(cq, channel),
+            None => self.channels.remove(&cq),
+        };
     }
 
     /// Nothing goes in or out from here on: all that is outstanding is flushed, and who waits is told why.
@@ -303,4 +303,48 @@ pub(super) fn kick(fd: &OwnedFd) {
     // Fails only where it is readable already.
     let result = rustix::io::write(fd, &1u64.to_ne_bytes());
     debug_assert!(matches!(result, Ok(8) | Err(Errno::AGAIN)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Engine;
+    use crate::card::Card;
+    use crate::places::MAX_PLACES;
+    use crate::port::{ChannelDevice, EthernetConfig, EthernetPort};
+    use crate::wire::MacAddr;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn what_is_kept_of_completion_queues_is_of_those_that_there_are() {
+        let (device, _other) = ChannelDevice::pair(16);
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let config = EthernetConfig::new(Ipv4Addr::new(10, 0, 0, 1).into(), mac);
+        let port = EthernetPort::open(device, &config).unwrap();
+        let card = Card::new(port.card_config("card"), 1, port.routes());
+        let engine = Engine::start(port, card).unwrap();
+        let channel = engine.create_channel().unwrap();
+        let stays = engine
+            .control(|card, _| card.create_cq(1))
+            .unwrap()
+            .unwrap();
+        engine.set_channel(stays.id(), Some(&channel));
+        let mut number = 0;
+        for _ in 0..100 {
+            let cq = engine
+                .control(|card, _| card.create_cq(1))
+                .unwrap()
+                .unwrap();
+            number = cq.id().0;
+            engine.set_channel(cq.id(), Some(&channel));
+            assert_eq!(engine.shared.pair.hold().channels.len(), 2);
+            engine.set_channel(cq.id(), None);
+            engine
+                .control(|card, _| card.destroy_cq(cq).map_err(|(e, _)| e))
+                .unwrap()
+                .unwrap();
+        }
+        // The place was used again and again, each time under a number of its own.
+        assert_eq!(number, 1 + 99 * MAX_PLACES);
+        assert_eq!(engine.shared.pair.hold().channels.len(), 1);
+    }
 }

@@ -4,6 +4,7 @@ use super::driver::{Driver, Watch};
 use super::events::wait_for_any;
 use super::handover::Handover;
 use super::{EngineError, NAP};
+use crate::port::driver::RETRY;
 use crate::time::Time;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,8 +15,6 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// How often a link without room is asked again: descriptors do not tell of room in a device's queue.
-const RETRY: Duration = Duration::from_micros(250);
 /// How long what is queued has to leave when an engine is closed.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -116,11 +115,8 @@ impl Watcher {
             return Plan::Again;
         }
         driver.watch = Watch::Until(deadline);
-        let left = (deadline != Time::NEVER).then(|| Duration::from(deadline.since(now)));
-        Plan::Sleep(match driver.port.keeps() {
-            true => Some(left.map_or(RETRY, |t| t.min(RETRY))),
-            false => left,
-        })
+        let left = (deadline != Time::NEVER).then(|| deadline.since(now));
+        Plan::Sleep(left.map(Duration::from))
     }
 
     /// Lets what is queued leave, then ends.
@@ -133,7 +129,7 @@ impl Watcher {
         {
             driver.look();
             if driver.send() == 0 {
-                std::thread::sleep(RETRY);
+                std::thread::sleep(RETRY.into());
             }
         }
         driver.end(EngineError::Closed);
