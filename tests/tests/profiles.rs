@@ -1,7 +1,7 @@
 //! Habits of Linux' driver that its captures do not show, or show in passing: what the profile says is
 //! what the card does. What the captures show is in `kernel_replay.rs`.
 
-use softroce_sim::card::{Profile, Refusal, Status, profile, recovery};
+use softroce_sim::card::{PriorityMask, Profile, Refusal, Status, profile, recovery};
 use softroce_sim::time::Span;
 use softroce_sim::wire::Opcode;
 use softroce_tests::bench::{Bench, Setup, read, read_response, send, send_only};
@@ -173,5 +173,43 @@ fn a_broken_message_costs_itself_or_the_next_one_too() {
         assert_eq!(b.counted().out_of_sequence, 1);
         let dropped = if costs_next { 4 } else { 1 };
         assert_eq!(b.refused(Refusal::OutOfSequence), dropped);
+    }
+}
+
+/// Requests that a program's answers would wait for go first, but not before what has a higher priority.
+#[test]
+fn requests_alone_are_asked_for_down_to_the_priority_in_which_something_is_owed() {
+    for (ack_priority, overtakes) in [
+        (None, true),
+        (Some(3), true),
+        (Some(1), true),
+        (Some(6), false),
+    ] {
+        let mut setup = Setup::default();
+        setup.config.ack_priority = ack_priority;
+        let mut b = Bench::new(setup);
+        b.post_recv(1, 0, 64);
+        b.hear(send_only(0, &[1; 8]));
+        assert!(b.card.owes_answers());
+        b.post_send(2, 8);
+        let request = |b: &mut Bench, ready| {
+            b.card
+                .next_request(b.now, ready, &mut b.env)
+                .map(|p| p.bth.opcode())
+        };
+        let first = request(&mut b, PriorityMask::ALL);
+        assert_eq!(
+            first == Some(Opcode::RC_SEND_ONLY),
+            overtakes,
+            "{ack_priority:?}: {first:?}"
+        );
+        assert_eq!(first.is_some(), overtakes);
+        // An answer that is paused is passed by.
+        let open = PriorityMask::ALL.without(6);
+        assert_eq!(request(&mut b, open).is_some(), !overtakes);
+        assert_eq!(request(&mut b, PriorityMask::ALL), None);
+        let answer = b.pull().unwrap();
+        assert_eq!(answer.bth.opcode(), Opcode::RC_ACKNOWLEDGE);
+        assert_eq!(b.pull(), None);
     }
 }

@@ -117,7 +117,8 @@ impl EventChannel {
     ///
     /// # Errors
     ///
-    /// [`Error::Cm`] if the request has gone.
+    /// [`Error::Cm`] if the request has gone, [`Error::Modify`] if the queue pair is not in RESET. The request, if it is
+    /// there, waits on, and the peer has heard nothing.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&mut self, id: CommId, qp: &QueuePair, param: &ConnParam<'_>) -> Result<()> {
         self.check(qp)?;
@@ -134,7 +135,8 @@ impl EventChannel {
         self.manager.reject(id, private_data)
     }
 
-    /// Ends a connection. Its queue pair goes into error when [`Event::Disconnected`] comes, at both ends.
+    /// Ends a connection. Its queue pair goes into error when [`Event::Disconnected`] comes, at both ends; so it does
+    /// when a connection that was accepted ends by [`Event::Rejected`] or [`Event::Unreachable`].
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Protection domains, and what lives in one: regions, windows, address handles.
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::provider::Handle;
 use crate::queue_pair::QpBuilder;
 use crate::srq::SharedReceiveQueue;
@@ -45,7 +45,8 @@ impl ProtectionDomain {
     }
 
     /// Registers memory, which program and card share from here on. Memory that the program has by other means
-    /// becomes a buffer by [`Buffer::from_raw_parts`], which is unsafe. On software cards a region's address is not
+    /// becomes a buffer by [`Buffer::from_raw_parts`], which is unsafe, and is given back by
+    /// [`MemoryRegion::deregister`]. On software cards a region's address is not
     /// its memory's: [`MemoryRegion::addr`] says it.
     ///
     /// # Errors
@@ -63,6 +64,7 @@ impl ProtectionDomain {
             registration,
             memory: memory.clone(),
             pd: self.clone(),
+            has_ended: false,
         })
     }
 
@@ -128,7 +130,9 @@ impl fmt::Debug for ProtectionDomain {
     }
 }
 
-/// Registered memory (`ibv_mr`). The registration ends when it is dropped.
+/// Registered memory (`ibv_mr`). The registration ends when it is dropped; if the device does not let it end, its
+/// memory stays for good. Of memory that is the program's own nothing can keep that but the program:
+/// [`MemoryRegion::deregister`] tells it.
 #[doc(alias = "ibv_mr")]
 pub struct MemoryRegion {
     handle: Handle,
@@ -136,18 +140,35 @@ pub struct MemoryRegion {
     // Outlives the registration: what the card may touch is not freed before.
     memory: Buffer,
     pd: ProtectionDomain,
+    has_ended: bool,
 }
 
 impl Drop for MemoryRegion {
-    #[doc(alias = "ibv_dereg_mr")]
     fn drop(&mut self) {
-        if !self.pd.0.context.provider.dereg_mr(self.handle) {
+        if !self.has_ended && self.pd.0.context.provider.dereg_mr(self.handle).is_err() {
             std::mem::forget(self.memory.clone());
         }
     }
 }
 
 impl MemoryRegion {
+    /// Ends the registration: the device does not touch the memory from here on.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not end, and the region, as it was: the device may touch the memory as before. Devices of
+    /// libibverbs refuse while memory windows are bound to it.
+    #[doc(alias = "ibv_dereg_mr")]
+    pub fn deregister(mut self) -> std::result::Result<(), Box<(Error, MemoryRegion)>> {
+        match self.pd.0.context.provider.dereg_mr(self.handle) {
+            Ok(()) => {
+                self.has_ended = true;
+                Ok(())
+            }
+            Err(e) => Err(Box::new((e, self))),
+        }
+    }
+
     /// The memory.
     pub fn memory(&self) -> &Buffer {
         &self.memory
@@ -286,5 +307,31 @@ impl AddressHandle {
 impl fmt::Debug for AddressHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.id)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::provider::port::SoftwareCard;
+    use softroce_sim::memory::RegisterError;
+
+    #[test]
+    fn a_region_that_cannot_be_deregistered_comes_back() {
+        let card = SoftwareCard::new("softroce0").open().unwrap();
+        let pd = card.context().alloc_pd().unwrap();
+        let region = pd.reg_new(64, Access::LOCAL_WRITE).unwrap();
+        let (memory, lkey) = (region.memory().as_ptr(), region.lkey());
+        // Someone has been there before.
+        pd.0.context.provider.dereg_mr(region.handle).unwrap();
+        let (error, region) = *region.deregister().unwrap_err();
+        let LocalKey(key) = lkey;
+        assert!(
+            matches!(error, Error::Register(RegisterError::UnknownKey(k)) if k == key),
+            "{error}"
+        );
+        assert_eq!((region.memory().as_ptr(), region.lkey()), (memory, lkey));
+        let other = pd.reg_new(64, Access::LOCAL_WRITE).unwrap();
+        assert!(other.deregister().is_ok());
     }
 }

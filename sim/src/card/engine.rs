@@ -359,7 +359,8 @@ impl Card {
         }
     }
 
-    /// As [`Card::next_packet`], but requests alone, whatever else is owed.
+    /// As [`Card::next_packet`], but requests alone: those of the highest priority that something is owed in, and
+    /// above.
     pub fn next_request<E: Env>(
         &mut self,
         now: Time,
@@ -371,6 +372,10 @@ impl Card {
             let request = self.next_request_of(now, priority, env);
             if request.is_some() {
                 return request;
+            }
+            let owes_cnps = priority == self.notifier.priority() && self.owes_cnps();
+            if owes_cnps || !self.lists[usize::from(priority)].responses.is_empty() {
+                return None;
             }
             usable = usable.without(priority);
         }

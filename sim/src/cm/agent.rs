@@ -22,6 +22,9 @@ const GRH: usize = 40;
 const RECEIVES: u32 = 256;
 /// MADs that wait for the port.
 const SENDS: u32 = 256;
+/// Address handles that are kept. As many messages as there are since one was used do not wait for the port at a time.
+const ADDRESSES: usize = 1024;
+const _: () = assert!(ADDRESSES > SENDS as usize);
 
 /// Why there is no agent on a card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,14 +55,26 @@ pub struct Agent {
     cq: CompletionQueue,
     pd: crate::memory::Pd,
     buffer: Buffer,
-    region: MemoryRegion,
-    addresses: BTreeMap<Gid, AddressHandle>,
+    /// Of the buffer.
+    region: Option<MemoryRegion>,
+    addresses: BTreeMap<Gid, Way>,
+    /// Whose handle was used when, the longest ago first.
+    used: BTreeMap<u64, Gid>,
+    /// Counts uses.
+    uses: u64,
     /// What found no room in the send queue.
     kept: Option<Outgoing>,
     /// MADs that are no messages of a communication manager.
     foreign: u64,
     /// Messages whose address nobody knew.
     unresolved: u64,
+}
+
+/// A way to another manager, and when it was last used.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    handle: AddressHandle,
+    used: u64,
 }
 
 impl Agent {
@@ -81,9 +96,41 @@ impl Agent {
             max_inline: MAD_LEN as u32,
             ..QpInit::new(QpType::Ud, pd, cq.id(), SENDS)
         };
-        let qp = card.create_gsi_qp(&init)?;
+        let qp = match card.create_gsi_qp(&init) {
+            Ok(qp) => qp,
+            Err(e) => {
+                // Nothing uses it.
+                let _ = card.destroy_cq(cq);
+                return Err(e.into());
+            }
+        };
         let buffer = Buffer::new(RECEIVES as usize * MAD_BUFFER);
-        let region = card.register(pd, buffer.clone(), Access::LOCAL_WRITE)?;
+        let mut agent = Agent {
+            cm: Cm::new(config, seed),
+            qp,
+            cq,
+            pd,
+            buffer,
+            region: None,
+            addresses: BTreeMap::new(),
+            used: BTreeMap::new(),
+            uses: 0,
+            kept: None,
+            foreign: 0,
+            unresolved: 0,
+        };
+        match agent.begin(card, now) {
+            Ok(()) => Ok(agent),
+            Err(e) => {
+                agent.close(card);
+                Err(e)
+            }
+        }
+    }
+
+    fn begin(&mut self, card: &mut Card, now: Time) -> Result<(), AgentError> {
+        let memory = self.buffer.clone();
+        self.region = Some(card.register(self.pd, memory, Access::LOCAL_WRITE)?);
         for step in [
             QpAttributes::to_init_datagrams(GSI_QKEY),
             QpAttributes::to(State::Rtr),
@@ -91,22 +138,24 @@ impl Agent {
         ] {
             card.modify_qp(now, QpNumber::GSI, &step)?;
         }
-        let mut agent = Agent {
-            cm: Cm::new(config, seed),
-            qp,
-            cq,
-            pd,
-            buffer,
-            region,
-            addresses: BTreeMap::new(),
-            kept: None,
-            foreign: 0,
-            unresolved: 0,
-        };
         for slot in 0..RECEIVES {
-            agent.post(slot.into())?;
+            self.post(slot.into())?;
         }
-        Ok(agent)
+        Ok(())
+    }
+
+    /// Gives back to `card`, which it was made on, all that it has there: queue pair 1, its completion queue, memory
+    /// and address handles. What is queued vanishes, and connections are forgotten without a word.
+    pub fn close(self, card: &mut Card) {
+        // They are there, and nobody else has them.
+        let _ = card.destroy_qp(QpNumber::GSI);
+        let _ = card.destroy_cq(self.cq);
+        if let Some(region) = self.region {
+            let _ = card.deregister(region.lkey);
+        }
+        for way in self.addresses.values() {
+            let _ = card.destroy_ah(way.handle);
+        }
     }
 
     /// The completion queue of queue pair 1, to be armed by whoever sleeps until something arrives.
@@ -192,14 +241,14 @@ impl Agent {
     }
 
     fn post(&mut self, slot: u64) -> Result<(), PostError> {
-        let sge = Sge {
-            addr: self.region.addr + slot * MAD_BUFFER as u64,
+        let sge = self.region.map(|region| Sge {
+            addr: region.addr + slot * MAD_BUFFER as u64,
             len: MAD_BUFFER as u32,
-            lkey: self.region.lkey,
-        };
+            lkey: region.lkey,
+        });
         self.qp.post_recv(&RecvRequest {
             wr_id: slot,
-            sges: &[sge],
+            sges: sge.as_slice(),
         })
     }
 
@@ -209,11 +258,23 @@ impl Agent {
         to: Gid,
         resolve: &mut impl FnMut(Gid) -> Option<AddressVector>,
     ) -> Option<AddressHandle> {
-        if let Some(&known) = self.addresses.get(&to) {
-            return Some(known);
+        self.uses += 1;
+        let used = self.uses;
+        if let Some(known) = self.addresses.get_mut(&to) {
+            self.used.remove(&std::mem::replace(&mut known.used, used));
+            self.used.insert(used, to);
+            return Some(known.handle);
         }
         let handle = card.create_ah(self.pd, &resolve(to)?).ok()?;
-        self.addresses.insert(to, handle);
+        if self.addresses.len() >= ADDRESSES
+            && let Some((_, oldest)) = self.used.pop_first()
+            && let Some(way) = self.addresses.remove(&oldest)
+        {
+            // What was sent that way has left long ago.
+            let _ = card.destroy_ah(way.handle);
+        }
+        self.addresses.insert(to, Way { handle, used });
+        self.used.insert(used, to);
         Some(handle)
     }
 }

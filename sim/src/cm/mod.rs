@@ -357,6 +357,21 @@ impl Cm {
         }
     }
 
+    /// The attributes that there will be if a request is accepted so, for a queue pair that is to be ready before the peer
+    /// hears of it; `None` if the request does not wait any more.
+    pub fn attributes_to_accept(&self, id: CommId, accept: &Accept<'_>) -> Option<Attributes> {
+        let c = self.connections.get(&id)?;
+        if c.phase != Phase::ReqReceived || c.abandoned {
+            return None;
+        }
+        let link = Link {
+            own: Some(accept.end),
+            address: Some(accept.address),
+            ..c.link
+        };
+        link.attributes()
+    }
+
     /// Says that the queue pair here is ready to send (`rdma_establish`): a connection that the peer has accepted is
     /// established.
     pub fn establish(&mut self, id: CommId, private_data: &[u8]) -> Result<(), CmError> {
@@ -403,15 +418,6 @@ impl Cm {
         ) {
             self.send_dreq(now, id);
         }
-        Ok(())
-    }
-
-    /// Tells the peer that its request takes a while: at most 4.096 us x 2^`service_timeout`. (One that comes again is
-    /// answered so by itself.)
-    pub fn delay(&mut self, id: CommId, service_timeout: u8) -> Result<(), CmError> {
-        within("service_timeout", service_timeout, 31)?;
-        self.at(id, "delayed", &[Phase::ReqReceived, Phase::RepReceived])?;
-        self.send_mra(id, service_timeout);
         Ok(())
     }
 

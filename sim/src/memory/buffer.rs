@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 /// stores, which are plain moves on every machine; a partial word at either end of a write is merged
 /// by compare-and-swap, so that a neighbouring byte written by someone else stays.
 ///
-/// [`Buffer::from_raw_parts`] makes one of memory that is the program's. There a partial word moves by
-/// bytes, so that nothing beside the memory is touched, wherever it begins and ends.
+/// [`Buffer::from_raw_parts`] makes one of memory that is the program's. There the word at either edge of the
+/// memory that is not its own as a whole moves by bytes, so that nothing beside the memory is touched, wherever
+/// it begins and ends. Every byte is always reached by accesses of one size.
 #[derive(Clone)]
 pub struct Buffer {
     /// Where the word lies that has the first byte.
@@ -56,10 +57,13 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// It must be readable and writable as long as any clone lives: a card keeps one until the region is
-    /// deregistered, and a clone in a datagram that waits may outlive that. Cards and peers read and write it
-    /// at any time, so no reference to it may exist while they do; whoever touches it meanwhile does so as one
-    /// touches memory that a device writes: by volatile or atomic accesses, or where the peer is known to be done.
+    /// It must be readable and writable as long as any clone lives, and as long as a device has it registered. A
+    /// card keeps a clone until the region is deregistered, and a clone in a datagram that waits may outlive that;
+    /// hardware keeps none, and reaches the memory until deregistration has succeeded, which dropping a region of
+    /// a program does not tell: whoever frees the memory calls `MemoryRegion::deregister` before, and does not
+    /// free it if that fails. Cards and peers read and write it at any time, so no reference to it may exist while
+    /// they do; whoever touches it meanwhile does so as one touches memory that a device writes: by volatile or
+    /// atomic accesses, or where the peer is known to be done.
     pub unsafe fn from_raw_parts(first: NonNull<u8>, len: usize) -> Buffer {
         let skew = first.addr().get() % 8;
         // That word may begin before the memory does; it is touched by bytes then. Not null: only the lowest bits
@@ -181,9 +185,16 @@ impl Buffer {
         old
     }
 
+    /// True if all bytes of a word may be touched.
+    #[inline]
+    fn has_whole(&self, word: usize) -> bool {
+        let skew = usize::from(self.skew);
+        self.owned.is_some() || ((word > 0 || skew == 0) && 8 * word + 8 <= skew + self.len)
+    }
+
     /// Reads some bytes of a word, from `from` on.
     fn read_part(&self, word: usize, from: usize, out: &mut [u8]) {
-        if self.owned.is_some() {
+        if self.has_whole(word) {
             let bytes = self.word(word).load(Relaxed).to_ne_bytes();
             out.copy_from_slice(&bytes[from..from + out.len()]);
             return;
@@ -195,7 +206,7 @@ impl Buffer {
 
     /// Writes some bytes of a word, from `from` on.
     fn write_part(&self, word: usize, from: usize, bytes: &[u8]) {
-        if self.owned.is_some() {
+        if self.has_whole(word) {
             let merged = |old: u64| {
                 let mut b = old.to_ne_bytes();
                 b[from..from + bytes.len()].copy_from_slice(bytes);
@@ -299,6 +310,49 @@ mod tests {
             drop(b);
             prop_assert_eq!(memory, model);
         }
+    }
+
+    proptest! {
+        /// A word belongs to the buffer, or to the bytes beside it: by its first and last byte.
+        #[test]
+        fn words_of_foreign_memory_are_whole_but_at_the_edges(start in 0usize..16, len in 0usize..60) {
+            let mut memory = [0u64; 12];
+            let first = NonNull::from(&mut memory[0]).cast::<u8>();
+            // SAFETY: as above.
+            let b = unsafe { Buffer::from_raw_parts(first.add(start), len) };
+            let inside = |byte: usize| (start..start + len).contains(&byte);
+            for word in 0..12 - start / 8 {
+                let place = 8 * (start / 8 + word);
+                prop_assert_eq!(b.has_whole(word), inside(place) && inside(place + 7));
+            }
+        }
+    }
+
+    /// One byte of a word is written again and again while others add to the word: were it written by an access of
+    /// its own size, an update of the word could undo it.
+    #[test]
+    fn bytes_and_words_of_foreign_memory_are_changed_together() {
+        let mut memory = [0u64; 4];
+        let first = NonNull::from(&mut memory[0]).cast::<u8>();
+        // The bytes of the third word, and some of the fourth.
+        // SAFETY: the vector is not touched before the buffer is gone.
+        let b = unsafe { Buffer::from_raw_parts(first.add(16), 12) };
+        let add = |v| (u64::from_le(v) + (1 << 32)).to_le();
+        std::thread::scope(|s| {
+            s.spawn(|| (0..20_000).for_each(|_| _ = b.update(0, add)));
+            s.spawn(|| {
+                for i in 0..20_000u32 {
+                    b.write_at(0, &i.to_le_bytes()[..3]);
+                    let mut back = [0; 3];
+                    b.read_at(0, &mut back);
+                    assert_eq!(back, i.to_le_bytes()[..3]);
+                }
+            });
+        });
+        let word = u64::from_le(b.update(0, |v| v));
+        drop(b);
+        assert_eq!((word >> 32, word & 0xff_ffff), (20_000, 19_999));
+        assert_eq!((memory[0], memory[1], memory[3]), (0, 0, 0));
     }
 
     #[test]

@@ -156,6 +156,9 @@ pub struct Port<L> {
     faults: Option<Box<Faults>>,
     /// There if there is a rate.
     pace: Option<Pace>,
+    /// Answers were owed for which requests had left no room.
+    #[cfg(target_os = "linux")]
+    answers_next: bool,
     /// Groups that the link has joined, and what the card's count of changes was then.
     groups: Vec<Gid>,
     memberships: u64,
@@ -187,6 +190,8 @@ impl<L: Link> Port<L> {
             out: Box::new([0; 4096]),
             faults: Faults::new(config),
             pace: config.rate.map(|rate| Pace::new(rate, config.burst)),
+            #[cfg(target_os = "linux")]
+            answers_next: false,
             groups: Vec::new(),
             memberships: 0,
             join_error: None,
@@ -388,22 +393,26 @@ impl<L: Link> Port<L> {
         )
     }
 
-    /// As [`Port::send`], after the program has asked for something. If answers are owed as well, requests go
-    /// first, in a call of their own: the peer's program may wait for them, and nobody's waits for an
-    /// acknowledgement. Half of the budget is the answers' all the same.
+    /// As [`Port::send`], after the program has asked for something. If answers are owed as well, requests of no lower
+    /// priority go first, in a call of their own: the peer's program may wait for them, and nobody's waits for an
+    /// acknowledgement. Half of the budget is the answers' all the same, and where the link has no room for them
+    /// behind the requests, they go first the next time.
     #[cfg(target_os = "linux")]
     pub(super) fn send_requests_first(&mut self, now: Time, card: &mut Card) -> u32 {
         let budget = self.config.send_budget;
         let mut sent = 0;
-        if card.owes_answers() {
+        let requests_first = card.owes_answers() && !self.answers_next;
+        if requests_first {
             sent = self.send_some(now, card, budget / 2, |card, now, ready, env| {
                 card.next_request(now, ready, env)
             });
         }
         let rest = budget.saturating_sub(sent);
-        sent + self.send_some(now, card, rest, |card, now, ready, env| {
+        sent += self.send_some(now, card, rest, |card, now, ready, env| {
             card.next_packet(now, ready, env)
-        })
+        });
+        self.answers_next = requests_first && card.owes_answers();
+        sent
     }
 
     /// Sends what `next` gives and the link takes, up to `budget` packets, at least 1.
@@ -530,3 +539,6 @@ impl<L: Link> fmt::Debug for Port<L> {
         write!(f, "Port({}, {:?})", self.link.describe(), self.counters())
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -1,14 +1,15 @@
 //! Two cards, each with a manager at work over its queue pair 1, and a wire between them.
 
 use softroce_sim::card::{
-    AddressVector, Card, CardConfig, CompletionQueue, Env, Mtu, PriorityMask, QpInit, QpType,
-    QueuePair, RecvRequest, SendRequest, Sge, State, Status, Work,
+    AddressVector, Card, CardConfig, CompletionQueue, Env, Mtu, Notify, PriorityMask, QpInit,
+    QpType, QueuePair, RecvRequest, SendRequest, Sge, State, Status, Work,
 };
 use softroce_sim::cm::{Accept, Agent, AgentError, CmConfig, Connect, Endpoint, Event, Phase};
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
+use softroce_sim::places::MAX_PLACES;
 use softroce_sim::random::Stream;
 use softroce_sim::time::{Span, Time};
-use softroce_sim::wire::cm::{CommId, PortSpace, RejectReason, ServiceId};
+use softroce_sim::wire::cm::{CommId, Dreq, Mad, Message, PortSpace, RejectReason, ServiceId};
 use softroce_sim::wire::{Encapsulation, Gid, MacAddr, QpNumber, RouteTable};
 use softroce_tests::bench::Staging;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -381,4 +382,84 @@ fn one_agent_works_on_a_card() {
         error.to_string(),
         "queue pair 1: queue pair 1 exists already"
     );
+}
+
+/// What a card has given out to an agent and a program, by the numbers that places have.
+fn places(card: &mut Card) -> [u32; 2] {
+    let pd = card.alloc_pd();
+    let cq = card.create_cq(1).unwrap();
+    let number = cq.id().0 % MAX_PLACES;
+    card.destroy_cq(cq).unwrap();
+    let (gids, _) = networks()[0];
+    let handle = card
+        .create_ah(pd, &vector(&gids, gids[1]).unwrap())
+        .unwrap();
+    card.destroy_ah(handle).unwrap();
+    [number, handle.0 % MAX_PLACES]
+}
+
+#[test]
+fn an_agent_that_is_closed_or_not_made_leaves_nothing_behind() {
+    let (gids, encapsulation) = networks()[0];
+    let mut pair = Pair::new(gids, encapsulation, 0, 1);
+    let config = CmConfig::new(gids[0], MacAddr([2, 0, 0, 0, 0, 0]));
+    pair.connect();
+    pair.settle();
+    let Host {
+        mut card, agent, ..
+    } = { pair.hosts }.into_iter().next().unwrap();
+    for _ in 0..100 {
+        Agent::new(&mut card, Time::ZERO, config, 1).unwrap_err();
+    }
+    let before = places(&mut card);
+    assert!(before[0] <= 3, "{before:?}");
+    agent.close(&mut card);
+    for _ in 0..100 {
+        let agent = Agent::new(&mut card, Time::ZERO, config, 1).unwrap();
+        let cq = agent.cq();
+        card.request_notify(cq, Notify::Next).unwrap();
+        agent.close(&mut card);
+        assert_eq!(card.armed(), 0);
+    }
+    let after = places(&mut card);
+    assert!(after[0] <= 3 && after[1] <= 1, "{after:?}");
+}
+
+/// Whoever asks has an answer, from however many addresses.
+#[test]
+fn an_agent_keeps_address_handles_of_those_it_spoke_to_last() {
+    let (gids, encapsulation) = networks()[0];
+    let mut pair = Pair::new(gids, encapsulation, 0, 1);
+    let host = &mut pair.hosts[0];
+    let mut answered = 0;
+    for from in 0..5000u32 {
+        let from: Gid = Ipv4Addr::from(0x0a01_0000 + from).into();
+        let ask = Dreq {
+            local_id: CommId(7),
+            remote_id: CommId(8),
+            ..Dreq::default()
+        };
+        let mad = Mad::new(9, Message::Dreq(ask));
+        // One that speaks all the time is known all the time.
+        for from in [from, gids[1]] {
+            host.agent.cm().receive(pair.now, &mad, from);
+        }
+        host.agent.turn(&mut host.card, pair.now, |to| {
+            Some(AddressVector {
+                dgid: to,
+                ..vector(&gids, gids[1]).unwrap()
+            })
+        });
+        while let Some(packet) = host
+            .card
+            .next_packet(pair.now, PriorityMask::ALL, &mut host.env)
+        {
+            let to = pair.routes.get(packet.route).unwrap().dst;
+            assert!(to == from || to == gids[1]);
+            answered += 1;
+        }
+    }
+    assert_eq!(answered, 10_000);
+    let [_, handles] = places(&mut host.card);
+    assert!(handles <= 1024, "{handles} handles");
 }

@@ -66,8 +66,8 @@ pub(crate) trait Provider: Send + Sync {
     /// Registers `memory`, which the caller keeps alive until [`Provider::dereg_mr`].
     fn reg_mr(&self, pd: Handle, memory: &Buffer, access: Access)
     -> Result<(Handle, MemoryRegion)>;
-    /// True if the memory can be freed: the device does not touch it any more.
-    fn dereg_mr(&self, mr: Handle) -> bool;
+    /// After an error the region is as before, and the device may touch the memory.
+    fn dereg_mr(&self, mr: Handle) -> Result<()>;
     fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)>;
     fn dealloc_mw(&self, mw: Handle);
 

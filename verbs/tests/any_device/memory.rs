@@ -3,7 +3,7 @@
 
 use super::{End, LEN, QUIET, all, device, pair};
 use softroce_verbs::{
-    Access, Buffer, CompletionKind, Error, RemoteKey, State, Status, WindowType, Work,
+    Access, Binding, Buffer, CompletionKind, Error, RemoteKey, State, Status, WindowType, Work,
 };
 use std::ptr::NonNull;
 
@@ -180,4 +180,63 @@ fn memory_of_the_programs_own_at_any_address() {
     assert_eq!(memory[..37], [0x55; 37]);
     assert_eq!(memory[37..293], message);
     assert_eq!(memory[293..], [0x55; 7]);
+}
+
+/// What a device says to a binding that cannot be: which error depends on whose it is.
+#[test]
+fn windows_of_type_1_are_bound_to_regions_there_are_and_are_of_type_1() {
+    let (_a, b) = pair();
+    let first = &mut b.pd.alloc_mw(WindowType::Type1).unwrap();
+    let second = &mut b.pd.alloc_mw(WindowType::Type2).unwrap();
+    let good = b.mr.binding(64, 64, Access::REMOTE_WRITE);
+    let gone = b.pd.reg_new(LEN, all()).unwrap();
+    let unknown = gone.binding(64, 64, Access::REMOTE_WRITE);
+    drop(gone);
+    let nothing = Binding { len: 0, ..good };
+    // A software card ends a binding by one to nothing, in no region.
+    for (is_first, binding) in [(true, unknown), (false, good), (false, nothing)] {
+        let window = if is_first { &mut *first } else { &mut *second };
+        let before = window.rkey();
+        let refused = b.qp.bind_mw(window, &binding);
+        assert!(
+            matches!(refused, Err(Error::Window(_) | Error::Os { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(window.rkey(), before);
+    }
+    assert!(b.qp.bind_mw(first, &good).is_ok());
+}
+
+#[test]
+fn memory_is_the_programs_again_when_its_region_is_deregistered() {
+    let (mut a, b) = pair();
+    let mut memory = vec![0x55; 64];
+    let first = NonNull::from(&mut memory[0]);
+    // SAFETY: the vector is not touched before deregistration has succeeded and the buffer is gone.
+    let buffer = unsafe { Buffer::from_raw_parts(first, 64) };
+    let own = b.pd.reg_mr(&buffer, all()).unwrap();
+    let mut window = b.pd.alloc_mw(WindowType::Type1).unwrap();
+    let binding = own.binding(0, 64, Access::REMOTE_WRITE);
+    b.qp.bind_mw(&mut window, &binding).unwrap();
+    std::thread::sleep(QUIET);
+    let there = own.remote(0);
+    if let Err(refused) = own.deregister() {
+        let (error, own) = *refused;
+        // Drivers of libibverbs leave a region that has windows as it is.
+        assert!(
+            matches!(error, Error::Os { .. }) && device() != "softroce0",
+            "{error}"
+        );
+        assert_eq!(write(&mut a, own.addr(), own.rkey()), Status::Success);
+        assert_eq!(own.memory().to_vec()[..8], [0; 8]);
+        own.memory().write_at(0, &[0x55; 8]);
+        drop(window);
+        assert!(own.deregister().is_ok());
+    }
+    drop(buffer);
+    assert_eq!(
+        write(&mut a, there.addr, there.rkey),
+        Status::RemoteAccessError
+    );
+    assert_eq!(memory, [0x55; 64]);
 }

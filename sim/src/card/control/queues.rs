@@ -56,6 +56,13 @@ impl Card {
         Ok(())
     }
 
+    /// Takes a request for a notification back. One that was given stays.
+    pub fn cancel_notify(&mut self, cq: CqId) -> Result<(), CreateError> {
+        let was = self.cq(cq)?.armed.take();
+        self.desk.armed -= u32::from(was.is_some());
+        Ok(())
+    }
+
     /// Completions so far: it has moved if a program has something to poll.
     #[inline]
     pub fn completed(&self) -> u64 {

@@ -258,12 +258,13 @@ impl<S: Seat> Provider for CardProvider<S> {
         Ok((region.lkey.0 as Handle, region))
     }
 
-    fn dereg_mr(&self, mr: Handle) -> bool {
+    fn dereg_mr(&self, mr: Handle) -> Result<()> {
         let key = LocalKey(number(mr));
-        // Gone already only if the card is.
-        let _ = self.common.with(|card, _| card.deregister(key));
-        // The card has a clone of it.
-        true
+        match self.common.with(|card, _| card.deregister(key)) {
+            Ok(outcome) => Ok(outcome?),
+            // The card has ended, and touches nothing.
+            Err(_) => Ok(()),
+        }
     }
 
     fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)> {
@@ -395,14 +396,7 @@ impl<S: Seat> Provider for CardProvider<S> {
         let mut attributes = *attributes;
         attributes.address = attributes.address.map(|a| self.resolved(&a));
         self.common
-            .with(|card, now| card.modify_qp(now, qp, &attributes))??;
-        let mut desk = self.common.desk();
-        let kept = desk.attributes.entry(qp).or_default();
-        if attributes.state == Some(State::Reset) {
-            *kept = QpAttributes::default();
-        }
-        kept.merge(&attributes);
-        Ok(())
+            .with(|card, now| self.common.modify(card, now, qp, &attributes))?
     }
 
     fn query_qp(&self, qp: Handle) -> Result<QpAttributes> {
@@ -476,5 +470,48 @@ impl<S: Seat> CardProvider<S> {
             address.dmac = mac;
         }
         address
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::QpType;
+    use crate::provider::port::SoftwareCard;
+    use std::sync::Barrier;
+
+    /// What a queue pair is said to be like is what it was set to last, whoever did it.
+    #[test]
+    fn threads_that_change_a_queue_pair_leave_it_as_it_is_told() {
+        let card = SoftwareCard::new("softroce0").open().unwrap();
+        let context = card.context();
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16, None).unwrap();
+        let qp = pd.create_qp(QpType::Rc).cq(&cq).build().unwrap();
+        let (handle, provider) = (qp.handle(), &context.provider);
+        let changes = [
+            QpAttributes::to_init(Access::REMOTE_READ),
+            QpAttributes::to(State::Reset),
+        ];
+        let barrier = Barrier::new(2);
+        let told: Vec<Vec<QpAttributes>> = std::thread::scope(|s| {
+            let threads = changes.map(|change| {
+                let barrier = &barrier;
+                s.spawn(move || {
+                    let rounds = (0..2000).map(|_| {
+                        barrier.wait();
+                        provider.modify_qp(handle, &change).unwrap();
+                        barrier.wait();
+                        provider.query_qp(handle).unwrap()
+                    });
+                    rounds.collect()
+                })
+            });
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        for told in told.into_iter().flatten() {
+            let expected = (told.state == Some(State::Init)).then_some(Access::REMOTE_READ);
+            assert_eq!(told.access, expected, "{told:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! | `abi` | libibverbs' structures |
 //! | `library` | libibverbs, found at run time |
 //! | `convert` | this crate's types as libibverbs', and back |
+//! | `events` | waiting for events |
 //! | `groups` | multicast groups |
 //! | `queues` | posting and polling |
 
@@ -13,6 +14,7 @@
 
 mod abi;
 mod convert;
+mod events;
 mod groups;
 mod library;
 mod queues;
@@ -20,19 +22,18 @@ mod queues;
 use super::{Exchange, Handle, Join, Provider, QpSpec};
 use crate::attributes::{DeviceAttributes, GidEntry, GidType, PortAttributes, PortState};
 use crate::error::{Error, Result};
-use crate::event::{AsyncEvent, CqId, SrqId};
+use crate::event::AsyncEvent;
 use crate::exchange::{Role, TcpExchange};
 use crate::{
     Access, AddressId, AddressVector, Binding, Buffer, Gid, LocalKey, ModifyError, QpAttributes,
-    QpNumber, RemoteKey, WindowType,
+    RemoteKey, WindowType,
 };
 use abi::*;
-use library::{Verbs, check, check_pointer, last_error};
+use library::{Verbs, check, check_pointer};
 use softroce_sim::memory::MemoryRegion;
 use softroce_sim::places::{MAX_PLACES, Places};
 use std::collections::BTreeMap;
-use std::ffi::c_uint;
-use std::os::fd::BorrowedFd;
+use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -121,11 +122,37 @@ pub(crate) fn open(name: &str) -> Result<Option<IbvProvider>> {
         memberships: groups::Memberships::default(),
         opened: Instant::now(),
     };
+    // SAFETY: the context is open.
+    unsafe { events::do_not_block((*context).async_fd) }?;
     provider.gid_index = match index {
         Some(index) => index,
         None => provider.best_gid(),
     };
     Ok(Some(provider))
+}
+
+/// What libibverbs calls windows of type 1.
+const TYPE_1: c_int = 1;
+
+/// What a window of type 1 is bound by.
+///
+/// # Errors
+///
+/// EINVAL, as a driver says of a window or region that is not its own, of a region that `keys` does not know, a
+/// length of zero (which would end the binding and needs none) included, and of a window of another type.
+fn bind_request(keys: &Keys, kind: c_int, binding: &Binding) -> Result<ibv_mw_bind> {
+    let region = keys.regions.get(&binding.lkey.0);
+    match region {
+        Some(&mr) if kind == TYPE_1 => Ok(ibv_mw_bind {
+            wr_id: 0,
+            send_flags: 0,
+            bind_info: convert::binding(binding, mr),
+        }),
+        _ => Err(Error::Os {
+            call: "ibv_bind_mw".into(),
+            source: rustix::io::Errno::INVAL.into(),
+        }),
+    }
 }
 
 impl IbvProvider {
@@ -174,31 +201,6 @@ impl IbvProvider {
                 _ => GidType::Ib,
             },
         })
-    }
-
-    /// Waits until there is something to read.
-    fn readable(&self, fd: i32, timeout: Option<Duration>) -> Result<bool> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        // SAFETY: the descriptor belongs to an object that the caller keeps.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let limit = timeout.map(|t| Instant::now() + t);
-        loop {
-            let left = limit.map(|l| l.saturating_duration_since(Instant::now()));
-            let left = left.map(|t| Timespec {
-                tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
-                tv_nsec: t.subsec_nanos().into(),
-            });
-            match poll(&mut [PollFd::new(&fd, PollFlags::IN)], left.as_ref()) {
-                Ok(n) => return Ok(n > 0),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => {
-                    return Err(Error::Os {
-                        call: format!("waiting for an event of {}", self.name),
-                        source: e.into(),
-                    });
-                }
-            }
-        }
     }
 }
 
@@ -288,13 +290,17 @@ impl Provider for IbvProvider {
         Ok((mr as Handle, region))
     }
 
-    fn dereg_mr(&self, mr: Handle) -> bool {
+    fn dereg_mr(&self, mr: Handle) -> Result<()> {
         let mr = mr as *mut ibv_mr;
+        let mut keys = self.context.keys();
         // SAFETY: the handle is of reg_mr, and its owner gives it up. What has windows bound to it stays.
         unsafe {
-            self.context.keys().regions.remove(&(*mr).lkey);
-            (self.context.verbs.ibv_dereg_mr)(mr) == 0
+            let lkey = (*mr).lkey;
+            let code = (self.context.verbs.ibv_dereg_mr)(mr);
+            check("ibv_dereg_mr", code)?;
+            keys.regions.remove(&lkey);
         }
+        Ok(())
     }
 
     fn alloc_mw(&self, pd: Handle, kind: WindowType) -> Result<(Handle, RemoteKey)> {
@@ -302,7 +308,7 @@ impl Provider for IbvProvider {
             return Err(self.unsupported("memory windows"));
         };
         let kind = match kind {
-            WindowType::Type1 => 1,
+            WindowType::Type1 => TYPE_1,
             WindowType::Type2 => 2,
         };
         // SAFETY: the protection domain is one of this device's.
@@ -349,7 +355,11 @@ impl Provider for IbvProvider {
     fn create_comp_channel(&self) -> Result<Handle> {
         // SAFETY: the context is open.
         let channel = unsafe { (self.context.verbs.ibv_create_comp_channel)(self.context.context) };
-        Ok(check_pointer("ibv_create_comp_channel", channel)? as Handle)
+        let channel = check_pointer("ibv_create_comp_channel", channel)?;
+        // SAFETY: it is a channel.
+        let set = unsafe { events::do_not_block((*channel).fd) };
+        set.inspect_err(|_| self.destroy_comp_channel(channel as Handle))?;
+        Ok(channel as Handle)
     }
 
     fn destroy_comp_channel(&self, channel: Handle) {
@@ -364,17 +374,19 @@ impl Provider for IbvProvider {
     ) -> Result<Option<Handle>> {
         let channel = channel as *mut ibv_comp_channel;
         // SAFETY: the channel is one of this device's.
-        if !self.readable(unsafe { (*channel).fd }, timeout)? {
-            return Ok(None);
-        }
-        let (mut cq, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: as above; the event is acknowledged at once.
-        unsafe {
-            let code = (self.context.verbs.ibv_get_cq_event)(channel, &raw mut cq, &raw mut user);
-            check("ibv_get_cq_event", code)?;
-            (self.context.verbs.ibv_ack_cq_events)(cq, 1);
-        }
-        Ok(Some(cq as Handle))
+        let fd = unsafe { (*channel).fd };
+        events::next(&self.name, fd, timeout, || {
+            let (mut cq, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
+            // SAFETY: as above; the event is acknowledged at once.
+            unsafe {
+                let get = self.context.verbs.ibv_get_cq_event;
+                if get(channel, &raw mut cq, &raw mut user) != 0 {
+                    return events::taken("ibv_get_cq_event");
+                }
+                (self.context.verbs.ibv_ack_cq_events)(cq, 1);
+            }
+            Ok(Some(cq as Handle))
+        })
     }
 
     fn create_cq(
@@ -485,13 +497,12 @@ impl Provider for IbvProvider {
         let Some(bind) = self.context.ops().bind_mw else {
             return Err(self.unsupported("memory windows of type 1"));
         };
-        let mr = self.context.keys().regions.get(&binding.lkey.0).copied();
-        let mut request = ibv_mw_bind {
-            wr_id: 0,
-            send_flags: 0,
-            bind_info: convert::binding(binding, mr.unwrap_or(std::ptr::null_mut())),
-        };
         let mw = mw as *mut ibv_mw;
+        // Held until the new key is read, so that no region goes and no other thread binds the window meanwhile.
+        let keys = self.context.keys();
+        // SAFETY: the window is one of this device's.
+        let kind = unsafe { (*mw).kind };
+        let mut request = bind_request(&keys, kind, binding)?;
         // SAFETY: queue pair, window and region are of this device's.
         let code = unsafe { bind(qp as *mut ibv_qp, mw, &raw mut request) };
         check("ibv_bind_mw", code)?;
@@ -514,44 +525,8 @@ impl Provider for IbvProvider {
 
     fn next_async_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>> {
         // SAFETY: the context is open.
-        if !self.readable(unsafe { (*self.context.context).async_fd }, timeout)? {
-            return Ok(None);
-        }
-        let mut event = ibv_async_event {
-            element: std::ptr::null_mut(),
-            event_type: 0,
-        };
-        // SAFETY: the context is open; the element is what the type says it is, and lives at least until the
-        // event is acknowledged.
-        unsafe {
-            let code =
-                (self.context.verbs.ibv_get_async_event)(self.context.context, &raw mut event);
-            if code != 0 {
-                return Err(last_error("ibv_get_async_event"));
-            }
-            let of_qp = || QpNumber::new((*event.element.cast::<ibv_qp>()).qp_num);
-            // The union's number lies where the pointer begins.
-            let of_port = || (&raw const event.element).cast::<i32>().read() as u8;
-            let handle = event.element as Handle;
-            let translated = match event.event_type {
-                0 => AsyncEvent::CqError(CqId(handle)),
-                1 => AsyncEvent::QpFatal(of_qp()),
-                2 => AsyncEvent::QpRequestError(of_qp()),
-                3 => AsyncEvent::QpAccessError(of_qp()),
-                4 => AsyncEvent::CommunicationEstablished(of_qp()),
-                5 => AsyncEvent::SqDrained(of_qp()),
-                8 => AsyncEvent::DeviceFatal,
-                9 => AsyncEvent::PortActive(of_port()),
-                10 => AsyncEvent::PortError(of_port()),
-                14 => AsyncEvent::SrqError(SrqId(handle)),
-                15 => AsyncEvent::SrqLimitReached(SrqId(handle)),
-                16 => AsyncEvent::LastWqeReached(of_qp()),
-                18 => AsyncEvent::GidChange(of_port()),
-                n => AsyncEvent::Other(n as u32),
-            };
-            (self.context.verbs.ibv_ack_async_event)(&raw mut event);
-            Ok(Some(translated))
-        }
+        let fd = unsafe { (*self.context.context).async_fd };
+        events::next(&self.name, fd, timeout, || self.take_async_event())
     }
 
     fn now(&self) -> Duration {
@@ -577,6 +552,38 @@ impl IbvProvider {
         Error::Unsupported {
             device: self.name.clone(),
             what: what.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_bound_to_a_region_there_is_and_only_if_it_is_of_type_1() {
+        let mr = std::ptr::dangling_mut::<ibv_mr>();
+        let keys = Keys {
+            regions: BTreeMap::from([(7, mr)]),
+            ..Keys::default()
+        };
+        let binding = |lkey, len| Binding {
+            lkey: LocalKey(lkey),
+            addr: 64,
+            len,
+            access: Access::REMOTE_WRITE,
+            zero_based: false,
+        };
+        for len in [0, 100] {
+            let request = bind_request(&keys, TYPE_1, &binding(7, len)).unwrap();
+            assert_eq!((request.bind_info.mr, request.bind_info.length), (mr, len));
+            for (kind, lkey) in [(TYPE_1, 8), (TYPE_1, 0), (2, 7), (2, 8)] {
+                let refused = bind_request(&keys, kind, &binding(lkey, len)).err();
+                let Some(Error::Os { source, .. }) = refused else {
+                    panic!("{kind} {lkey}: {refused:?}");
+                };
+                assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
+            }
         }
     }
 }
