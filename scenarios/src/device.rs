@@ -69,7 +69,7 @@ pub struct MishapArgs {
     /// Share of packets that softroce0 drops instead of sending them: 0.1% or 0.001.
     #[arg(long, value_name = "SHARE", default_value = "0")]
     pub loss: Probability,
-    /// What else goes wrong with them: a file of [[fault]] tables as a scenario has them, without link, traffic
+    /// What else goes wrong with them: a file of `[[fault]]` tables as a scenario has them, without link, traffic
     /// and qp. Their random numbers are the same each time; --seed gives others.
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
