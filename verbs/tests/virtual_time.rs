@@ -6,8 +6,8 @@ use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, SwitchS
 use softroce_sim::time::Span;
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{
-    Access, AddressVector, CompletionKind, Connection, Context, Error, Gid, Notify, Psn, QpNumber,
-    QpType, RecvRequest, Result, Role, SendRequest, Status, Work,
+    Access, AddressVector, Completion, CompletionKind, CompletionQueue, Connection, Context, Error,
+    Gid, Notify, Psn, QpNumber, QpType, RecvRequest, Result, Role, SendRequest, Status, Work,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -50,6 +50,26 @@ const CLIENT: Role = Role::Client {
 
 /// SENDs there and back; how long all of it took.
 fn ping_pong(context: &Context, role: &Role, rounds: u32) -> Result<Duration> {
+    ping_pong_by(context, role, rounds, |cq| {
+        cq.wait(Duration::from_millis(1))
+    })
+}
+
+/// Waits for a completion by looking again and again.
+fn poll(cq: &mut CompletionQueue) -> Result<Completion> {
+    loop {
+        if let Some(completion) = cq.poll()? {
+            return Ok(completion);
+        }
+    }
+}
+
+fn ping_pong_by(
+    context: &Context,
+    role: &Role,
+    rounds: u32,
+    next: fn(&mut CompletionQueue) -> Result<Completion>,
+) -> Result<Duration> {
     let pd = context.alloc_pd()?;
     let mut cq = context.create_cq(16, None)?;
     let mut qp = pd.create_qp(QpType::Rc).cq(&cq).build()?;
@@ -73,7 +93,7 @@ fn ping_pong(context: &Context, role: &Role, rounds: u32) -> Result<Duration> {
         qp.post_send(&send)?;
     }
     while received < rounds || done < rounds {
-        let completion = cq.wait(Duration::from_millis(1))?;
+        let completion = next(&mut cq)?;
         assert_eq!(completion.status, Status::Success);
         match completion.kind {
             CompletionKind::Receive => {
@@ -106,6 +126,49 @@ fn a_ping_pong_takes_what_the_wire_takes() {
         times[0] >= least && times[0] <= least + Duration::from_nanos(20 * 101 + 700),
         "{times:?}"
     );
+}
+
+#[test]
+fn who_waits_sees_what_polling_would_have_seen() {
+    let took = |next: fn(&mut CompletionQueue) -> Result<Completion>| {
+        let mut world = World::new(network());
+        for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+            world
+                .start(host, move |context| {
+                    ping_pong_by(&context, &role, 100, next)
+                })
+                .unwrap();
+        }
+        let times = world.run().into_iter().map(|t| t.unwrap());
+        times.collect::<Vec<Duration>>()
+    };
+    assert_eq!(took(|cq| cq.wait(Duration::from_secs(1))), took(poll));
+}
+
+/// Ten thousand million polls of both programs: they are not made one by one.
+#[test]
+fn a_long_wait_in_vain_is_short() {
+    let mut world = World::new(network());
+    for host in ["h0", "h1"] {
+        world
+            .start(host, |context| -> Result<(bool, Duration)> {
+                let mut cq = context.create_cq(1, None)?;
+                let start = context.now();
+                let waited = cq.wait(Duration::from_secs(1000));
+                let timed_out = matches!(waited, Err(Error::TimedOut { .. }));
+                Ok((timed_out, context.now() - start))
+            })
+            .unwrap();
+    }
+    for outcome in world.run() {
+        let (timed_out, took) = outcome.unwrap();
+        assert!(timed_out);
+        let limit = Duration::from_secs(1000);
+        assert!(
+            (limit..limit + Duration::from_micros(1)).contains(&took),
+            "{took:?}"
+        );
+    }
 }
 
 #[test]
