@@ -384,6 +384,7 @@ fn devices_are_listed_and_opened() {
 }
 
 /// A pipe in the file system that nobody writes into.
+#[cfg(target_os = "linux")]
 fn pipe(dir: &std::path::Path) -> String {
     let path = dir.join("pipe").to_str().unwrap().to_owned();
     let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -487,4 +488,24 @@ fn every_file_that_a_full_disk_does_not_take_is_named() {
             "{err}"
         );
     }
+}
+
+#[test]
+fn a_value_nested_too_deep_is_told_the_limit() {
+    let (_dir, path) = file(format!("a = {}1{}\n", "[".repeat(81), "]".repeat(81)));
+    let out = softroce(&["check", path.to_str().unwrap()]);
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("not TOML: values are nested deeper than 80 levels"),
+        "{err}"
+    );
+    // One less is read, though no such key exists.
+    let (_dir, path) = file(format!("a = {}1{}\n", "[".repeat(80), "]".repeat(80)));
+    let out = softroce(&["check", path.to_str().unwrap()]);
+    assert!(
+        !text(&out.stderr).contains("nested"),
+        "{}",
+        text(&out.stderr)
+    );
 }

@@ -64,15 +64,27 @@ impl Rate {
     }
 }
 
-/// As iproute2 writes it: `100gbit`, `2500mbit`.
+/// As scenarios write it, in the largest unit that needs no more than three decimals: `100Gbps`, `2.5Gbps`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n if n % 1_000_000_000 == 0 => write!(f, "{}gbit", n / 1_000_000_000),
-            n if n % 1_000_000 == 0 => write!(f, "{}mbit", n / 1_000_000),
-            n if n % 1_000 == 0 => write!(f, "{}kbit", n / 1_000),
-            n => write!(f, "{n}bit"),
+        let units = [
+            ("Tbps", 1_000_000_000_000),
+            ("Gbps", 1_000_000_000),
+            ("Mbps", 1_000_000),
+            ("Kbps", 1_000),
+        ];
+        for (name, unit) in units {
+            if self.0 < unit || !self.0.is_multiple_of(unit / 1_000) {
+                continue;
+            }
+            let (whole, part) = (self.0 / unit, self.0 % unit / (unit / 1_000));
+            if part == 0 {
+                return write!(f, "{whole}{name}");
+            }
+            let decimals = format!("{part:03}");
+            return write!(f, "{whole}.{}{name}", decimals.trim_end_matches('0'));
         }
+        write!(f, "{}bps", self.0)
     }
 }
 
@@ -87,10 +99,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_print_as_iproute2_does() {
-        assert_eq!(Rate::from_gbps(100).to_string(), "100gbit");
-        assert_eq!(Rate::from_mbps(2_500).to_string(), "2500mbit");
-        assert_eq!(Rate::from_bps(1_001).unwrap().to_string(), "1001bit");
+    fn rates_print_as_scenarios_write_them() {
+        assert_eq!(Rate::from_gbps(100).to_string(), "100Gbps");
+        assert_eq!(Rate::from_mbps(40).to_string(), "40Mbps");
+        assert_eq!(Rate::from_mbps(2_500).to_string(), "2.5Gbps");
+        assert_eq!(Rate::from_bps(1_001).unwrap().to_string(), "1.001Kbps");
+        assert_eq!(Rate::from_bps(999).unwrap().to_string(), "999bps");
+        assert_eq!(
+            Rate::from_bps(10_000_001).unwrap().to_string(),
+            "10000.001Kbps"
+        );
     }
 
     #[test]

@@ -214,13 +214,21 @@ impl fmt::Display for Node {
     }
 }
 
+/// How deep the parser goes into arrays and inline tables.
+const DEEPEST: usize = 80;
+
 /// Reads `source` as TOML. What is wrong with the syntax goes to `sink`.
 pub(crate) fn parse(source: &Source, sink: &Sink) -> Table {
     let (table, errors) = DeTable::parse_recoverable(source.text());
     for error in errors {
         let at = error.span().map_or(Origin::FILE, Origin::file);
         // The parser speaks in several lines when it lists what it expected.
-        let message = error.message().trim().replace('\n', "; ");
+        let message = match error.message().trim() {
+            message if message.contains("recursion depth") => {
+                format!("values are nested deeper than {DEEPEST} levels")
+            }
+            message => message.replace('\n', "; "),
+        };
         sink.say(at, format!("not TOML: {message}"));
     }
     tables(table.get_ref(), &Origin::file)

@@ -51,7 +51,7 @@ fn every_algorithm_has_its_parameters_checked() {
     let says = |c: CongestionControl| c.check(slow).unwrap_err().to_string();
     assert_eq!(
         says(CongestionControl::Fixed(Fixed::rate(LINE))),
-        "rate is 40gbit; it must be no more than the port's 10gbit"
+        "rate is 40Gbps; it must be no more than the port's 10Gbps"
     );
     let dcqcn = Dcqcn {
         hyper: LINE,
@@ -59,7 +59,7 @@ fn every_algorithm_has_its_parameters_checked() {
     };
     assert_eq!(
         says(CongestionControl::Dcqcn(dcqcn)),
-        "hyper is 40gbit; it must be no more than the port's 10gbit"
+        "hyper is 40Gbps; it must be no more than the port's 10Gbps"
     );
     let equal = CongestionControl::Fixed(Fixed::rate(slow));
     assert_eq!(equal.check(slow), Ok(()));

@@ -358,7 +358,7 @@ fn what_cannot_be_is_named() {
             hyper: Rate::from_gbps(50),
             ..paper
         }),
-        "hyper is 50gbit; it must be no more than the port's 40gbit"
+        "hyper is 50Gbps; it must be no more than the port's 40Gbps"
     );
     assert_eq!(
         says(Dcqcn {
