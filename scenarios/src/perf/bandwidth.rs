@@ -103,7 +103,7 @@ pub(super) fn measure(
         lanes.check_left(&theirs.messages)?;
     }
     let received = lanes.progress.iter().map(|p| p.received).sum();
-    let found = session.conclude(Checked {
+    let both = session.conclude(Checked {
         received,
         compared: lanes.compared,
     })?;
@@ -124,10 +124,6 @@ pub(super) fn measure(
     if all.messages.is_empty() {
         all.messages = vec![0; lanes.progress.len()];
     }
-    let both = Checked {
-        received: received + found.received,
-        compared: lanes.compared + found.compared,
-    };
     Ok((all, both))
 }
 

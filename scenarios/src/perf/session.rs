@@ -210,11 +210,15 @@ impl Session {
         }
     }
 
-    /// Both ends tell what they found.
+    /// Both ends tell what they found; what that is together.
     pub(super) fn conclude(&mut self, own: Checked) -> Result<Checked> {
+        let (received, compared) = (own.received, own.compared);
         self.say(&Note::Checked(own))?;
         match self.hear()? {
-            Note::Checked(checked) => Ok(checked),
+            Note::Checked(other) => Ok(Checked {
+                received: received + other.received,
+                compared: compared + other.compared,
+            }),
             other => Err(unexpected(&other)),
         }
     }
