@@ -46,7 +46,8 @@ impl World {
 /// A switch with a shared buffer, PFC in priority 3, and ECN.
 fn managed() -> SwitchSpec {
     SwitchSpec {
-        buffer: 1 << 20,
+        // Headroom for as many ports as any network here has.
+        buffer: 16 << 20,
         pfc: Some(PfcSpec::new(
             PriorityMask(1 << 3),
             Threshold::Static(20_000),
