@@ -350,11 +350,25 @@ impl Card {
                 && self.owes_cnps()
                 && let Some(cnp) = self.next_cnp(now, env)
             {
+                self.look_for_more(priority);
                 return Some(cnp);
             }
             if let Some(packet) = self.next_of(now, priority, env) {
+                self.look_for_more(priority);
                 return Some(packet);
             }
+            self.pending = self.pending.without(priority);
+        }
+    }
+
+    /// After a packet of a priority has gone: the driver need not ask for another where there is none.
+    #[inline]
+    fn look_for_more(&mut self, priority: u8) {
+        let lists = &self.lists[usize::from(priority)];
+        if lists.requests.is_empty()
+            && lists.responses.is_empty()
+            && !(priority == self.notifier.priority() && self.owes_cnps())
+        {
             self.pending = self.pending.without(priority);
         }
     }
@@ -517,7 +531,7 @@ impl Card {
             self.lists[usize::from(p)].responses.push_back(index as u32);
             self.pending = self.pending.with(p);
         }
-        if !qp.listed_request && qp.requester.has_work() {
+        if !qp.listed_request && qp.requester.has_work() && !qp.requester.is_paced() {
             // A datagram that has no address yet shows that when it is asked for.
             let p = qp.next_path(&self.desk).map_or(0, |path| path.priority);
             qp.listed_request = true;

@@ -141,9 +141,11 @@ pub trait Controller: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Packets were acknowledged.
-    fn acknowledged(&mut self, now: Time, acked: &Acked) {
+    /// Packets were acknowledged. True if the rate may have risen for that, so that who waits for its turn is to
+    /// look again.
+    fn acknowledged(&mut self, now: Time, acked: &Acked) -> bool {
         let _ = (now, acked);
+        false
     }
 
     /// A packet was lost.

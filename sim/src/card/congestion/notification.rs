@@ -73,6 +73,18 @@ impl Notification {
         early: EarlyMark::Forgotten,
         ..Notification::PAPER
     };
+
+    /// When a CNP is due for a mark at `now`, where the last one was due at `last`; `None` if the mark makes none.
+    fn due(&self, now: Time, last: Option<Time>) -> Option<Time> {
+        match last {
+            Some(last) if now < last + self.interval => match self.early {
+                EarlyMark::Kept if last <= now => Some(last + self.interval),
+                // One is to come, and tells of this mark too.
+                EarlyMark::Kept | EarlyMark::Forgotten => None,
+            },
+            _ => Some(now),
+        }
+    }
 }
 
 /// CNPs that may wait for the port; a mark that finds no room makes none.
@@ -98,7 +110,8 @@ pub(crate) struct Notifier {
     priority: u8,
     /// By the time they are ready.
     queue: VecDeque<Waiting>,
-    /// When the last CNP to a sender was due, or will be; what a sender is, is the scope's.
+    /// When the last CNP to a sender was due, or will be; what a sender is, is the scope's. Of a connection,
+    /// where each is its own scope, the queue pair knows.
     last: BTreeMap<(Gid, QpNumber), Time>,
 }
 
@@ -128,17 +141,9 @@ impl Notifier {
             Scope::Address => (peer, nobody),
             Scope::Port => (Gid([0; 16]), nobody),
         };
-        let early = |at: Time| now < at + spec.interval;
-        let due = match self.last.get(&key) {
-            Some(&at) if early(at) => match spec.early {
-                EarlyMark::Kept if at <= now => at + spec.interval,
-                // One is to come, and tells of this mark too.
-                EarlyMark::Kept | EarlyMark::Forgotten => return None,
-            },
-            _ => now,
-        };
+        let due = spec.due(now, self.last.get(&key).copied())?;
         if self.last.len() >= SENDERS {
-            self.last.retain(|_, &mut at| early(at));
+            self.last.retain(|_, &mut at| now < at + spec.interval);
         }
         self.last.insert(key, due);
         Some(due)
@@ -197,10 +202,17 @@ impl Card {
         if self.notifier.queue.len() >= MAX_WAITING {
             return;
         }
-        let Some(due) = self.notifier.admit(now, &spec, peer, dest) else {
+        let due = if qp.path.is_some() && spec.scope == Scope::QueuePair {
+            let due = spec.due(now, qp.notices.last);
+            qp.notices.last = due.or(qp.notices.last);
+            due
+        } else {
+            self.notifier.admit(now, &spec, peer, dest)
+        };
+        let Some(due) = due else {
             return;
         };
-        let (id, way) = match (&qp.path, qp.cnp_route) {
+        let (id, way) = match (&qp.path, qp.notices.way) {
             (Some(_), Some(known)) => known,
             (Some(path), None) => {
                 let Some(own) = self.routes.get(path.route) else {
@@ -210,7 +222,7 @@ impl Card {
                     dscp: spec.dscp & 0x3f,
                     ..own
                 };
-                *qp.cnp_route.insert((self.routes.intern(way), way))
+                *qp.notices.way.insert((self.routes.intern(way), way))
             }
             // Back to where the datagram came from.
             (None, _) => {
@@ -279,8 +291,14 @@ impl Card {
     }
 }
 
-/// The way of a queue pair's CNPs, worked out when the first one is made.
-pub(crate) type CnpRoute = Option<(RouteId, Route)>;
+/// What a connection knows of the CNPs to its peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notices {
+    /// Their way, worked out when the first one is made.
+    way: Option<(RouteId, Route)>,
+    /// When the last one was due, or will be, if they are counted by queue pair.
+    last: Option<Time>,
+}
 
 #[cfg(test)]
 mod tests {

@@ -69,11 +69,11 @@ impl Limiter {
         self.controller.sent(now, bytes);
     }
 
-    /// Everything before `una` is answered.
+    /// Everything before `una` is answered. True if a packet may go sooner for that.
     #[inline(never)]
-    pub(crate) fn acknowledged(&mut self, now: Time, una: u64) {
+    pub(crate) fn acknowledged(&mut self, now: Time, una: u64) -> bool {
         if una <= self.answered {
-            return;
+            return false;
         }
         let packets = una - self.answered;
         self.answered = una;
@@ -84,7 +84,7 @@ impl Limiter {
             self.measured = None;
             rtt = Some(now.since(at));
         }
-        self.controller.acknowledged(now, &Acked { packets, rtt });
+        self.controller.acknowledged(now, &Acked { packets, rtt })
     }
 
     pub(crate) fn lost(&mut self, now: Time, loss: Loss) {
@@ -120,9 +120,10 @@ mod tests {
         fn window(&self) -> Option<u64> {
             Some(4096)
         }
-        fn acknowledged(&mut self, now: Time, acked: &Acked) {
+        fn acknowledged(&mut self, now: Time, acked: &Acked) -> bool {
             let note = format!("{} {} {:?}", now.as_ps(), acked.packets, acked.rtt);
             self.0.lock().unwrap().push(note);
+            false
         }
         fn state(&self, _: Time) -> CongestionState {
             unreachable!("nobody asks")

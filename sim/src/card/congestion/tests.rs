@@ -109,8 +109,9 @@ impl Controller for Notes {
     fn sent(&mut self, _: Time, bytes: u32) {
         self.add(Note::Sent(bytes));
     }
-    fn acknowledged(&mut self, _: Time, acked: &Acked) {
+    fn acknowledged(&mut self, _: Time, acked: &Acked) -> bool {
         self.add(Note::Acked(acked.packets, acked.rtt));
+        false
     }
     fn lost(&mut self, _: Time, loss: Loss) {
         self.add(Note::Lost(loss));

@@ -4,6 +4,7 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
+use super::congestion::notification::Notices;
 use super::program::{CHUNK, QueuePair, SharedState, work_queue};
 use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
 use super::qp::{Path, Qp, State};
@@ -370,7 +371,7 @@ impl Card {
 
         if let Some(path) = path {
             qp.path = Some(path);
-            qp.cnp_route = None;
+            qp.notices = Notices::default();
         }
         if let Some(a) = attributes.access {
             qp.access = a;

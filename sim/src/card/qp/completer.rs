@@ -212,8 +212,9 @@ impl Qp {
         r.restart_timer(now);
         if let Some(limiter) = &mut self.limiter
             && self.init.qp_type == QpType::Rc
+            && limiter.acknowledged(now, r.una)
         {
-            limiter.acknowledged(now, r.una);
+            r.paced_until = Time::NEVER;
         }
         self.settle(now, desk);
         self.check_drained(desk);

@@ -103,6 +103,8 @@ impl Qp {
         if let Some(limiter) = &mut self.limiter {
             let measured = ack_req && !again;
             limiter.sent(now, p.wire_len(), measured.then_some(r.cursor));
+            // Known now, so that nobody asks in vain when the port is free.
+            r.paced_until = limiter.hold(now).unwrap_or(Time::NEVER);
         }
         r.reads_out += u32::from(flight.answered);
         r.cursor = if read { flight.end() } else { r.cursor + 1 };

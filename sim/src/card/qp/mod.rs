@@ -30,7 +30,7 @@ mod unreliable;
 
 use super::config::CardConfig;
 use super::congestion::Limiter;
-use super::congestion::notification::CnpRoute;
+use super::congestion::notification::Notices;
 use super::counters::Counters;
 use super::explain::{Ended, FailureLog, Flushed};
 use super::program::{Chunk, SharedState, WorkReader};
@@ -163,7 +163,7 @@ pub(crate) struct Qp {
     pub(crate) counters: Counters,
     /// Congestion control, if there is any.
     pub(crate) limiter: Option<Box<Limiter>>,
-    pub(crate) cnp_route: CnpRoute,
+    pub(crate) notices: Notices,
     trouble: Trouble,
     /// What put it, or its send queue, into error last.
     ended: Ended,
@@ -204,7 +204,7 @@ impl Qp {
             recent: Recent::new(),
             counters: Counters::default(),
             limiter: None,
-            cnp_route: None,
+            notices: Notices::default(),
             trouble: Trouble::new(),
             ended: Ended::Program(Time::ZERO),
             armed: Vec::new(),

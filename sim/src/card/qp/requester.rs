@@ -278,6 +278,12 @@ impl Requester {
         self.cursor < self.next || self.queue.entries.tail_is_after(self.started)
     }
 
+    /// True if congestion control holds back what there is to send. It is looked at again when that is over.
+    #[inline]
+    pub(crate) fn is_paced(&self) -> bool {
+        self.paced_until != Time::NEVER
+    }
+
     /// When the transport timer runs out.
     #[inline]
     pub(crate) fn timer(&self) -> Time {
