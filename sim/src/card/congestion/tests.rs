@@ -124,6 +124,18 @@ impl Controller for Notes {
 /// A message of four packets to a neighbour 1 us away at 100 Gb/s, the `lost`-th of them, from 0, lost: what the
 /// sender's controller hears of it.
 fn hears(transport: QpType, ack_every: u32, lost: Option<u64>) -> Vec<Note> {
+    let notes = Notes::default();
+    controlled(transport, ack_every, lost, Box::new(notes.clone()));
+    notes.take()
+}
+
+/// As [`hears`], for any controller; gives the events that it took.
+fn controlled(
+    transport: QpType,
+    ack_every: u32,
+    lost: Option<u64>,
+    controller: Box<dyn Controller>,
+) -> u64 {
     let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
     let topology = Topology::back_to_back(link);
     let config = Config {
@@ -154,12 +166,11 @@ fn hears(transport: QpType, ack_every: u32, lost: Option<u64>) -> Vec<Note> {
     let number = net.host(id.host).flow_qp(id.flow);
     let card = net.host_mut(id.host).card_mut();
     let index = card.index_of(number).unwrap();
-    let notes = Notes::default();
-    card.qps[index].as_deref_mut().unwrap().limiter =
-        Some(Box::new(Limiter::new(Box::new(notes.clone()))));
+    card.qps[index].as_deref_mut().unwrap().limiter = Some(Box::new(Limiter::new(controller)));
+    let before = net.event_count();
     net.kick(id.host);
     assert!(net.run_until_idle(Time::NEVER));
-    notes.take()
+    net.event_count() - before
 }
 
 /// The four packets; the first has 16 bytes more.
@@ -211,4 +222,51 @@ fn a_controller_hears_of_losses_and_what_is_sent_again_is_not_measured() {
     // Copies of what had arrived are acknowledged as well.
     let answers = [Note::Acked(3, None), Note::Acked(1, None)];
     assert_eq!(heard, [&FOUR[..], &timeout, &FOUR, &answers].concat());
+}
+
+/// Holds everything back but one packet in 10 us, until something is acknowledged. Notes when packets go.
+#[derive(Clone, Debug, Default)]
+struct ByAnswers {
+    open: bool,
+    sent: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Controller for ByAnswers {
+    fn rate(&mut self, _: Time) -> Option<Rate> {
+        (!self.open).then_some(Rate::from_mbps(1000))
+    }
+    fn sent(&mut self, now: Time, _: u32) {
+        self.sent.lock().unwrap().push(now.as_ps());
+    }
+    fn acknowledged(&mut self, _: Time, _: &Acked) -> bool {
+        self.open = true;
+        true
+    }
+    fn state(&self, _: Time) -> CongestionState {
+        unreachable!("nobody asks")
+    }
+}
+
+#[test]
+fn a_rate_that_an_answer_raises_is_used_at_once() {
+    let controller = ByAnswers::default();
+    let sent = controller.sent.clone();
+    controlled(QpType::Rc, 1, None, Box::new(controller));
+    // At 1 Gb/s the second would go after 8.976 us; its leave comes with the first acknowledgement.
+    let second = (1122 + 86) * 80 + 2_000_000;
+    let next = |n: u64| second + n * 1106 * 80;
+    assert_eq!(
+        *sent.lock().unwrap(),
+        [0, second, next(1), next(2)],
+        "in picoseconds"
+    );
+}
+
+#[test]
+fn who_is_held_back_is_asked_once_when_its_turn_has_come() {
+    let tenth = CongestionControl::Fixed(Fixed::rate(Rate::from_gbps(10)));
+    let controller = tenth.controller(Rate::from_gbps(100)).unwrap();
+    // Data and acknowledgements arrive; three wait for their turn, and nobody for a port that is free. The flow
+    // begins, and its transport timer comes to nothing.
+    assert_eq!(controlled(QpType::Rc, 1, None, controller), 4 + 4 + 3 + 2);
 }

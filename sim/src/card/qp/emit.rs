@@ -100,18 +100,21 @@ impl Qp {
         p.frame_len = frame_len(&path, &p);
 
         let again = r.cursor < r.sent;
-        if let Some(limiter) = &mut self.limiter {
-            let measured = ack_req && !again;
-            limiter.sent(now, p.wire_len(), measured.then_some(r.cursor));
-            // Known now, so that nobody asks in vain when the port is free.
-            r.paced_until = limiter.hold(now).unwrap_or(Time::NEVER);
-        }
+        let position = r.cursor;
         r.reads_out += u32::from(flight.answered);
         r.cursor = if read { flight.end() } else { r.cursor + 1 };
         if r.cursor == flight.end() {
             r.cursor_request += 1;
         }
         r.sent = r.sent.max(r.cursor);
+        if let Some(limiter) = &mut self.limiter {
+            let measured = ack_req && !again;
+            limiter.sent(now, p.wire_len(), measured.then_some(position));
+            if r.has_work() {
+                // Known now, so that nobody asks in vain when the port is free.
+                r.paced_until = limiter.hold(now).unwrap_or(Time::NEVER);
+            }
+        }
         if reliable {
             if r.timer == Time::NEVER {
                 r.restart_timer(now);
