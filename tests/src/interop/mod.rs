@@ -4,6 +4,7 @@
 //!   told (`tests/interop/agent.c`).
 //! * [`local`]: our card on an Ethernet port.
 //! * [`station`]: the same with a communication manager, for programs of rdma_cm in the guest.
+//! * `managed`: what a [`World`] has for exchanges between those managers.
 //! * [`cable`]: what is between them; it loses, repeats and damages frames by name, and keeps them all.
 //!
 //! A [`World`] has both ends. A test says what each [`Side`] does and what it must see; the same words are

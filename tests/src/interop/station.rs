@@ -154,11 +154,6 @@ impl Station {
         self.links.iter().position(|&(_, of)| of == Some(id))
     }
 
-    /// The queue pair that a completion is of.
-    pub fn link_at(&self, number: QpNumber) -> Option<Link> {
-        self.links.iter().position(|(qp, _)| qp.number() == number)
-    }
-
     /// How far a connection is; `None` if it is gone.
     pub fn phase(&mut self, id: CommId) -> Option<Phase> {
         self.agent.cm().phase(id)

@@ -174,7 +174,11 @@ fn reads(world: &mut World, side: Side, setup: Setup) -> Outcome {
 /// SEND, WRITE and READ of several packets each.
 fn everything(world: &mut World, side: Side, setup: Setup) -> Outcome {
     world.connect(setup)?;
-    let len = 3 * usize::from(setup.mtu.bytes()) + 5;
+    each(world, side, 3 * usize::from(setup.mtu.bytes()) + 5)
+}
+
+/// SEND, WRITE and READ of `len` bytes on the connection that there is.
+fn each(world: &mut World, side: Side, len: usize) -> Outcome {
     world.fill(side, 0, len, 1)?;
     world.recv(side.other(), 101, INBOX, len)?;
     world.post(side, &Request::new(1, Op::Send, len))?;
@@ -331,20 +335,7 @@ fn large(world: &mut World, side: Side) -> Outcome {
         mtu: Mtu::M4096,
         ..Setup::default()
     })?;
-    let len = 256 << 10;
-    world.fill(side, 0, len, 1)?;
-    world.recv(side.other(), 101, INBOX, len)?;
-    world.post(side, &Request::new(1, Op::Send, len))?;
-    succeeds(world, side, 1)?;
-    received(world, side.other(), 101, len, None)?;
-    world.expect(side.other(), INBOX, len, 1)?;
-    world.post(side, &Request::new(2, Op::Write, len))?;
-    succeeds(world, side, 2)?;
-    world.expect(side.other(), 0, len, 1)?;
-    world.fill(side.other(), 0, len, 3)?;
-    world.post(side, &Request::new(3, Op::Read, len))?;
-    succeeds(world, side, 3)?;
-    world.expect(side, 0, len, 3)
+    each(world, side, 256 << 10)
 }
 
 /// Datagrams: whose they are, and the 40 bytes in front, whose last 20 are an IPv4 header or which are an

@@ -1,9 +1,11 @@
 //! Messages between the managers that are lost or repeated, and ends that are slow or give up.
 
-use super::{IPV4, ends, hasty, many, nobody_says_no, requested, sent, serve, unexpected};
+use super::{
+    IPV4, ask_stopped, ends, hasty, many, nobody_says_no, requested, sent, serve, serve_stopped,
+    unexpected,
+};
 use crate::equal;
 use crate::linux::Play;
-use softroce_sim::card::QpType;
 use softroce_sim::cm::{Event, Reason};
 use softroce_sim::wire::cm::RejectReason;
 use softroce_tests::interop::cable::{Deed, Fault, Kind};
@@ -124,8 +126,7 @@ fn slow(world: &mut World, side: Side) -> Outcome {
             super::disconnected(station, id)?;
         }
         Side::Card => {
-            serve(world, &format!("ucmatose -b {there} {how}"))?;
-            world.shell("killall -STOP ucmatose")?;
+            serve_stopped(world, &format!("ucmatose -b {there} {how}"))?;
             let station = world.station()?;
             let link = many::link(station, SIZE)?;
             let id = station.connect(link, there, many::SERVICE)?;
@@ -167,15 +168,8 @@ fn gives_up(world: &mut World, side: Side) -> Outcome {
             equal("phase", station.phase(of), None)
         }
         Side::Card => {
-            let there = IPV4.address(Side::Kernel);
-            serve(world, &format!("ucmatose -b {there} -C 1"))?;
-            world.shell("killall -STOP ucmatose")?;
-            let station = world.station()?;
-            let link = station.link(QpType::Rc)?;
-            let id = station.connect(link, there, many::SERVICE)?;
-            let event = station.poll_event(Duration::from_millis(200))?;
-            equal("event", event, None)?;
-            station.abandon(id)?;
+            let id = ask_stopped(world)?;
+            world.station()?.abandon(id)?;
             world.shell("killall -CONT ucmatose")?;
             let event = world.station()?.poll_event(Duration::from_millis(500))?;
             equal("event", event, None)?;

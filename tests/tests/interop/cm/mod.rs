@@ -7,12 +7,15 @@ mod many;
 mod refusals;
 mod rping;
 
+use crate::equal;
 use crate::linux::Play;
+use softroce_sim::card::QpType;
 use softroce_sim::cm::{CmConfig, Event, Request};
 use softroce_sim::wire::cm::{CommId, Message};
 use softroce_tests::interop::guest::Ended;
 use softroce_tests::interop::station::Station;
 use softroce_tests::interop::{Outcome, Setup, Side, World};
+use std::time::Duration;
 
 pub(crate) const ALL: &[&[(&str, Play)]] = &[
     rping::ALL,
@@ -41,6 +44,25 @@ fn serve(world: &mut World, line: &str) -> Outcome {
         "i=0; until rdma resource show cm_id | grep -q LISTEN; do \
          i=$((i+1)); [ $i -lt 100 ] || exit 1; sleep 0.05; done",
     )
+}
+
+/// Starts such a program and stops it, so that it answers nothing of what the kernel has for it.
+fn serve_stopped(world: &mut World, line: &str) -> Outcome {
+    serve(world, line)?;
+    let program = line.split(' ').next().unwrap_or_default();
+    world.shell(&format!("killall -STOP {program}"))
+}
+
+/// A connection that is asked of a `ucmatose` that is stopped, which has the request when this is done.
+fn ask_stopped(world: &mut World) -> Outcome<CommId> {
+    let there = IPV4.address(Side::Kernel);
+    serve_stopped(world, &format!("ucmatose -b {there} -C 1"))?;
+    let station = world.station()?;
+    let link = station.link(QpType::Rc)?;
+    let id = station.connect(link, there, many::SERVICE)?;
+    let event = station.poll_event(Duration::from_millis(200))?;
+    equal("event", event, None)?;
+    Ok(id)
 }
 
 /// The program in the guest ends well and has printed all of this.

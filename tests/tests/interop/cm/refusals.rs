@@ -1,7 +1,7 @@
 //! Who asks is told no, and why.
 
 use super::rping;
-use super::{IPV4, datagrams, ends, many, requested, serve, unexpected};
+use super::{IPV4, ask_stopped, datagrams, ends, many, requested, serve_stopped, unexpected};
 use crate::equal;
 use crate::linux::Play;
 use softroce_sim::card::QpType;
@@ -71,14 +71,7 @@ fn program_says_no(world: &mut World, side: Side) -> Outcome {
             ends(world, 28, &["RDMA_CM_EVENT_REJECTED, error: 28"]).map(|_| ())
         }
         Side::Card => {
-            let there = IPV4.address(Side::Kernel);
-            serve(world, &format!("ucmatose -b {there} -C 1"))?;
-            world.shell("killall -STOP ucmatose")?;
-            let station = world.station()?;
-            let link = station.link(QpType::Rc)?;
-            let of = station.connect(link, there, many::SERVICE)?;
-            // Until it has the request.
-            station.poll_event(std::time::Duration::from_millis(200))?;
+            let of = ask_stopped(world)?;
             world.shell("killall -9 ucmatose")?;
             let why = Reason::Rejected(RejectReason::CONSUMER);
             match world.station()?.event()? {
@@ -103,8 +96,7 @@ fn no_to_datagrams(world: &mut World, side: Side) -> Outcome {
         }
         Side::Card => {
             let there = IPV4.address(Side::Kernel);
-            serve(world, &format!("udaddy -b {there} -C 1"))?;
-            world.shell("killall -STOP udaddy")?;
+            serve_stopped(world, &format!("udaddy -b {there} -C 1"))?;
             let station = world.station()?;
             let of = station.resolve(there, datagrams::SERVICE)?;
             station.poll_event(std::time::Duration::from_millis(200))?;
