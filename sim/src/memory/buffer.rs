@@ -1,10 +1,11 @@
 //! Memory that a program and a card share.
 #![allow(unsafe_code)]
 
+use super::sync::{AtomicU8, AtomicU64};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A zeroed piece of memory, shared by cloning, that a program and a card read and write at the same
 /// time, as a program and a card on a bus do: bytes of accesses that overlap in time may mix, and that
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 ///
 /// [`Buffer::from_raw_parts`] makes one of memory that is the program's. There the word at either edge of the
 /// memory that is not its own as a whole moves by bytes, so that nothing beside the memory is touched, wherever
-/// it begins and ends. Every byte is always reached by accesses of one size.
+/// it begins and ends. Every byte is always reached by accesses of one size, which debug builds check at each
+/// access: on most machines nothing else would show a mistake.
 #[derive(Clone)]
 pub struct Buffer {
     /// Where the word lies that has the first byte.
@@ -101,6 +103,7 @@ impl Buffer {
     /// Word `index`, all of whose bytes are the buffer's.
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
+        debug_assert!(self.has_whole(index), "word {index} of {self:?}");
         // SAFETY: callers have checked that these bytes are within the buffer, or, where the buffer owns its
         // words, that one of them is; it is aligned since `words` is.
         unsafe { &*self.words.as_ptr().wrapping_add(index) }
@@ -187,7 +190,7 @@ impl Buffer {
 
     /// True if all bytes of a word may be touched.
     #[inline]
-    fn has_whole(&self, word: usize) -> bool {
+    pub(super) fn has_whole(&self, word: usize) -> bool {
         let skew = usize::from(self.skew);
         self.owned.is_some() || ((word > 0 || skew == 0) && 8 * word + 8 <= skew + self.len)
     }
@@ -223,6 +226,10 @@ impl Buffer {
 
     /// A byte of a word, where the word may be someone else's in part.
     fn single(&self, word: usize, byte: usize) -> &AtomicU8 {
+        debug_assert!(
+            !self.has_whole(word),
+            "byte {byte} of word {word} of {self:?}"
+        );
         // SAFETY: callers have checked that this byte is within the buffer.
         unsafe { AtomicU8::from_ptr(self.byte(8 * word + byte)) }
     }
@@ -242,161 +249,5 @@ impl Buffer {
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} bytes)", self.len)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn behaves_as_a_vector(
-            len in 0usize..100,
-            writes in prop::collection::vec((0usize..100, prop::collection::vec(any::<u8>(), 0..40)), 0..20),
-        ) {
-            let b = Buffer::new(len);
-            let mut model = vec![0u8; len];
-            for (offset, bytes) in writes {
-                if offset + bytes.len() <= len {
-                    b.write_at(offset, &bytes);
-                    model[offset..offset + bytes.len()].copy_from_slice(&bytes);
-                }
-            }
-            prop_assert_eq!(b.to_vec(), model.clone());
-            for from in 0..len {
-                let mut out = vec![0; len - from];
-                b.read_at(from, &mut out);
-                prop_assert_eq!(&out[..], &model[from..]);
-            }
-        }
-    }
-
-    proptest! {
-        /// Memory that begins and ends anywhere within words, in the midst of bytes that are not its own.
-        #[test]
-        fn foreign_memory_behaves_as_a_vector_and_nothing_beside_it_is_touched(
-            start in 0usize..16,
-            len in 0usize..60,
-            writes in prop::collection::vec((0usize..60, prop::collection::vec(any::<u8>(), 0..40)), 0..20),
-            adds in prop::collection::vec((0usize..60, any::<u64>()), 0..5),
-        ) {
-            let mut memory: Vec<u8> = (0..100).collect();
-            let mut model = memory.clone();
-            let first = NonNull::from(&mut memory[start]);
-            // SAFETY: nobody else touches the vector until the buffer is gone.
-            let b = unsafe { Buffer::from_raw_parts(first, len) };
-            prop_assert_eq!(b.as_ptr(), first.as_ptr());
-            for (offset, bytes) in writes {
-                if offset + bytes.len() <= len {
-                    b.write_at(offset, &bytes);
-                    model[start + offset..][..bytes.len()].copy_from_slice(&bytes);
-                }
-            }
-            for (offset, add) in adds {
-                if offset + 8 <= len {
-                    let place = &mut model[start + offset..][..8];
-                    let old = u64::from_ne_bytes((&*place).try_into().unwrap());
-                    prop_assert_eq!(b.update(offset, |v| v.wrapping_add(add)), old);
-                    place.copy_from_slice(&old.wrapping_add(add).to_ne_bytes());
-                }
-            }
-            for from in 0..len {
-                let mut out = vec![0; len - from];
-                b.read_at(from, &mut out);
-                prop_assert_eq!(&out[..], &model[start + from..start + len]);
-            }
-            drop(b);
-            prop_assert_eq!(memory, model);
-        }
-    }
-
-    proptest! {
-        /// A word belongs to the buffer, or to the bytes beside it: by its first and last byte.
-        #[test]
-        fn words_of_foreign_memory_are_whole_but_at_the_edges(start in 0usize..16, len in 0usize..60) {
-            let mut memory = [0u64; 12];
-            let first = NonNull::from(&mut memory[0]).cast::<u8>();
-            // SAFETY: as above.
-            let b = unsafe { Buffer::from_raw_parts(first.add(start), len) };
-            let inside = |byte: usize| (start..start + len).contains(&byte);
-            for word in 0..12 - start / 8 {
-                let place = 8 * (start / 8 + word);
-                prop_assert_eq!(b.has_whole(word), inside(place) && inside(place + 7));
-            }
-        }
-    }
-
-    /// One byte of a word is written again and again while others add to the word: were it written by an access of
-    /// its own size, an update of the word could undo it.
-    #[test]
-    fn bytes_and_words_of_foreign_memory_are_changed_together() {
-        let mut memory = [0u64; 4];
-        let first = NonNull::from(&mut memory[0]).cast::<u8>();
-        // The bytes of the third word, and some of the fourth.
-        // SAFETY: the vector is not touched before the buffer is gone.
-        let b = unsafe { Buffer::from_raw_parts(first.add(16), 12) };
-        let add = |v| (u64::from_le(v) + (1 << 32)).to_le();
-        std::thread::scope(|s| {
-            s.spawn(|| (0..20_000).for_each(|_| _ = b.update(0, add)));
-            s.spawn(|| {
-                for i in 0..20_000u32 {
-                    b.write_at(0, &i.to_le_bytes()[..3]);
-                    let mut back = [0; 3];
-                    b.read_at(0, &mut back);
-                    assert_eq!(back, i.to_le_bytes()[..3]);
-                }
-            });
-        });
-        let word = u64::from_le(b.update(0, |v| v));
-        drop(b);
-        assert_eq!((word >> 32, word & 0xff_ffff), (20_000, 19_999));
-        assert_eq!((memory[0], memory[1], memory[3]), (0, 0, 0));
-    }
-
-    #[test]
-    fn an_update_gives_what_was_there() {
-        let b = Buffer::new(24);
-        for offset in [0, 8, 11] {
-            b.write_at(offset, &7u64.to_ne_bytes());
-            assert_eq!(b.update(offset, |v| v + 5), 7);
-            assert_eq!(b.update(offset, |v| v), 12);
-        }
-    }
-
-    #[test]
-    fn updates_of_many_threads_all_count() {
-        let b = Buffer::new(8);
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(|| (0..1000).for_each(|_| _ = b.update(0, |v| v + 1)));
-            }
-        });
-        assert_eq!(b.update(0, |v| v), 4000);
-    }
-
-    #[test]
-    #[should_panic(expected = "outside a buffer of 8 bytes")]
-    fn refuses_what_wraps() {
-        Buffer::new(8).write_at(usize::MAX, &[1, 2]);
-    }
-
-    #[test]
-    fn writers_of_neighbouring_bytes_do_not_disturb_each_other() {
-        let b = Buffer::new(16);
-        std::thread::scope(|s| {
-            for lane in 0..16usize {
-                let b = &b;
-                s.spawn(move || {
-                    for i in 0..1000u32 {
-                        b.write_at(lane, &[i as u8]);
-                        let mut one = [0];
-                        b.read_at(lane, &mut one);
-                        assert_eq!(one[0], i as u8);
-                    }
-                });
-            }
-        });
     }
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod buffer;
+mod sync;
 mod table;
 #[cfg(test)]
 mod tests;

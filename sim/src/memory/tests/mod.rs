@@ -1,4 +1,6 @@
-//! Keys, rights, ranges, and windows.
+//! Keys, rights, ranges, and windows; `buffer`: the memory itself.
+
+mod buffer;
 
 use super::*;
 use crate::random::Stream;
