@@ -123,7 +123,7 @@ pub static GROUPS: &[Group] = &[
     Group {
         name: "timers",
         title: "when something is tried again, and how often",
-        files: &[timers::RULES],
+        files: timers::RULES,
     },
     Group {
         name: "atomics",

@@ -248,114 +248,27 @@ fn credits_of_a_repeated_ack_count() {
     assert_eq!(b.says(), ["Send Only 2 [8] ?"]);
 }
 
+/// A packet of a SEND on UC, of one path MTU; the first PSN of the connection is 100.
+fn at_psn(opcode: Opcode, psn: u32) -> Say {
+    send(opcode, psn.wrapping_sub(100), &[psn as u8; 1024]).uc()
+}
+
 fn uc_message_with_a_gap_is_not_taken() {
-    let routes = RouteTable::new();
-    let mut card = Card::new(
-        CardConfig::new("c", own_gid(), MacAddr::default()),
-        1,
-        routes.clone(),
-    );
-    let pd = card.alloc_pd();
-    let mut cq = card.create_cq(16).unwrap();
-    let mut qp = card
-        .create_qp(&QpInit::new(QpType::Uc, pd, cq.id(), 4))
-        .unwrap();
-    let mr = card.register(pd, Buffer::new(65536), all_rights()).unwrap();
-    let b = Bench::ready();
-    let [i, r, _] = b.steps();
-    card.modify_qp(Time::ZERO, qp.number(), &i).unwrap();
-    card.modify_qp(
-        Time::ZERO,
-        qp.number(),
-        &QpAttributes {
-            max_dest_rd_atomic: None,
-            min_rnr_timer: None,
-            ..r
-        },
-    )
-    .unwrap();
-    qp.post_recv(&RecvRequest {
-        wr_id: 1,
-        sges: &[Sge {
-            addr: mr.addr,
-            len: 65536,
-            lkey: mr.lkey,
-        }],
-    })
-    .unwrap();
-    let mut env = Staging::default();
-    // First PSN is 100. FIRST 98, then 99 and 100 are lost, LAST 101.
-    for (op, psn) in [(0x20u8, 98), (0x22, 101)] {
-        let payload = env.hold(vec![psn as u8; 1024]);
-        let p = Packet {
-            ext: Ext::None,
-            bth: Bth::new(Opcode(op), qp.number(), Psn::new(psn)),
-            route: routes.intern(b.route),
-            payload,
-            frame_len: 0,
-            priority: 3,
-            ecn: Ecn::NotCapable,
-            damage: Damage::None,
-            hop_limit: 64,
-        };
-        card.receive(Time::ZERO, &p, &b.route, &mut env);
-    }
-    let c = cq.poll();
-    assert!(c.is_none(), "{c:?}");
+    let mut b = Bench::new(Setup::uc());
+    b.post_recv(1, 0, 65_536);
+    // The middle of it, 99 and 100, is lost.
+    b.hear(at_psn(Opcode::RC_SEND_FIRST, 98));
+    b.hear(at_psn(Opcode::RC_SEND_LAST, 101));
+    assert_eq!(b.completed(), []);
 }
 
 fn uc_message_below_the_first_psn_is_taken() {
-    let routes = RouteTable::new();
-    let mut card = Card::new(
-        CardConfig::new("c", own_gid(), MacAddr::default()),
-        1,
-        routes.clone(),
-    );
-    let pd = card.alloc_pd();
-    let mut cq = card.create_cq(16).unwrap();
-    let mut qp = card
-        .create_qp(&QpInit::new(QpType::Uc, pd, cq.id(), 4))
-        .unwrap();
-    let mr = card.register(pd, Buffer::new(65536), all_rights()).unwrap();
-    let b = Bench::ready();
-    let [i, r, _] = b.steps();
-    card.modify_qp(Time::ZERO, qp.number(), &i).unwrap();
-    card.modify_qp(
-        Time::ZERO,
-        qp.number(),
-        &QpAttributes {
-            max_dest_rd_atomic: None,
-            min_rnr_timer: None,
-            ..r
-        },
-    )
-    .unwrap();
-    qp.post_recv(&RecvRequest {
-        wr_id: 1,
-        sges: &[Sge {
-            addr: mr.addr,
-            len: 65536,
-            lkey: mr.lkey,
-        }],
-    })
-    .unwrap();
-    let mut env = Staging::default();
-    for (op, psn) in [(0x20u8, 90), (0x21, 91), (0x22, 92)] {
-        let payload = env.hold(vec![psn as u8; 1024]);
-        let p = Packet {
-            ext: Ext::None,
-            bth: Bth::new(Opcode(op), qp.number(), Psn::new(psn)),
-            route: routes.intern(b.route),
-            payload,
-            frame_len: 0,
-            priority: 3,
-            ecn: Ecn::NotCapable,
-            damage: Damage::None,
-            hop_limit: 64,
-        };
-        card.receive(Time::ZERO, &p, &b.route, &mut env);
-    }
-    assert!(cq.poll().is_some());
+    let mut b = Bench::new(Setup::uc());
+    b.post_recv(1, 0, 65_536);
+    b.hear(at_psn(Opcode::RC_SEND_FIRST, 90));
+    b.hear(at_psn(Opcode::RC_SEND_MIDDLE, 91));
+    b.hear(at_psn(Opcode::RC_SEND_LAST, 92));
+    assert_eq!(b.completed(), [(1, Status::Success)]);
 }
 
 fn an_old_key_stays_closed() {

@@ -1,7 +1,6 @@
 //! When a request is done, and how it ends.
 
-use super::NONE;
-use super::successes;
+use super::{NONE, successes, three_packets};
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Section};
@@ -54,19 +53,6 @@ pub(super) const RULES: &[Rule] = &[
         [answers_nobody_waits_for_change_nothing]
     ),
 ];
-
-fn three_packets(first: u32) -> [Say; 3] {
-    let data = pattern(2, 3000);
-    [
-        read_response(Opcode::RC_READ_RESPONSE_FIRST, first, &data[..1024]),
-        read_response(
-            Opcode::RC_READ_RESPONSE_MIDDLE,
-            first + 1,
-            &data[1024..2048],
-        ),
-        read_response(Opcode::RC_READ_RESPONSE_LAST, first + 2, &data[2048..]),
-    ]
-}
 
 fn a_request_is_done_when_all_its_packets_are_answered() {
     let mut b = Bench::ready();

@@ -9,7 +9,9 @@ mod recovery;
 mod turns;
 
 use super::Rule;
+use crate::bench::{Say, pattern, read_response};
 use softroce_sim::card::Status;
+use softroce_sim::wire::Opcode;
 
 pub(super) const RULES: &[&[Rule]] = &[
     completion::RULES,
@@ -25,4 +27,18 @@ const NONE: [&str; 0] = [];
 
 fn successes(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, Status)> {
     ids.into_iter().map(|id| (id, Status::Success)).collect()
+}
+
+/// The answer to a READ of 3000 bytes, from PSN `first` on.
+fn three_packets(first: u32) -> [Say; 3] {
+    let data = pattern(2, 3000);
+    [
+        read_response(Opcode::RC_READ_RESPONSE_FIRST, first, &data[..1024]),
+        read_response(
+            Opcode::RC_READ_RESPONSE_MIDDLE,
+            first + 1,
+            &data[1024..2048],
+        ),
+        read_response(Opcode::RC_READ_RESPONSE_LAST, first + 2, &data[2048..]),
+    ]
 }

@@ -1,7 +1,6 @@
 //! READs, from the side that asks.
 
-use super::NONE;
-use super::successes;
+use super::{NONE, successes, three_packets};
 use crate::bench::*;
 use crate::conformance::Rule;
 use crate::conformance::Source::{Behaviour, Kernel, Section};
@@ -46,19 +45,6 @@ pub(super) const RULES: &[Rule] = &[
         [read_data_that_does_not_fit_the_request_is_a_bad_response]
     ),
 ];
-
-fn three_packets(first: u32) -> [Say; 3] {
-    let data = pattern(2, 3000);
-    [
-        read_response(Opcode::RC_READ_RESPONSE_FIRST, first, &data[..1024]),
-        read_response(
-            Opcode::RC_READ_RESPONSE_MIDDLE,
-            first + 1,
-            &data[1024..2048],
-        ),
-        read_response(Opcode::RC_READ_RESPONSE_LAST, first + 2, &data[2048..]),
-    ]
-}
 
 fn a_read_takes_its_data_in_order() {
     let mut b = Bench::ready();
