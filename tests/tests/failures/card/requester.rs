@@ -1,41 +1,13 @@
-//! One card and a scripted peer.
+//! Why requests of the program fail.
 
-use softroce_sim::card::explain::{
-    Cause, Ended, Failure, InvalidRequest, Step, Subject, WrongResponse,
-};
-use softroce_sim::card::{RecvRequest, Remote, SendRequest, State, Status, Work};
-use softroce_sim::memory::{Access, AccessError, LocalKey, WindowError};
+use super::{only, psn};
+use softroce_sim::card::explain::{Cause, Ended, Subject, WrongResponse};
+use softroce_sim::card::{RecvRequest, SendRequest, Sge, Status, Work};
+use softroce_sim::memory::{AccessError, LocalKey, WindowError};
 use softroce_sim::time::Span;
-use softroce_sim::wire::{NakCode, Opcode, Psn, RemoteKey};
+use softroce_sim::wire::{NakCode, Opcode, RemoteKey};
 use softroce_tests::bench::windows::{bind, bound, part};
-use softroce_tests::bench::{
-    Bench, PEER_QP, Setup, elsewhere, nak, own_gid, peer_gid, read_response, rnr_nak, send_only,
-    write_only,
-};
-
-/// The one failure that the card tells of.
-fn only(b: &mut Bench) -> Failure {
-    let failure = b.card.next_failure().expect("a failure");
-    assert_eq!(b.card.next_failure(), None, "after {failure}");
-    assert_eq!(failure.own, (own_gid(), b.qp.number()));
-    failure
-}
-
-fn psn(n: u32) -> Psn {
-    Psn::new(n)
-}
-
-fn steps(failure: &Failure) -> Vec<(u32, Step)> {
-    let tries = failure.tries.iter();
-    tries.map(|t| (t.psn.get(), t.step)).collect()
-}
-
-/// The counters that moved, by name.
-fn moved(failure: &Failure) -> Vec<(&'static str, u64)> {
-    let mut moved = failure.moved.clone();
-    moved.sort_unstable();
-    moved
-}
+use softroce_tests::bench::{Bench, PEER_QP, Setup, ack, elsewhere, nak, read_response, rnr_nak};
 
 /// What is done to a request, and what is said of it; the request is the first on its queue pair.
 struct Case {
@@ -117,7 +89,7 @@ fn cases() -> Vec<(&'static str, Case)> {
                 setup: ready(),
                 act: |b| {
                     let good = b.sge(0, 8);
-                    let bad = softroce_sim::card::Sge {
+                    let bad = Sge {
                         lkey: LocalKey(0xdead_be01),
                         ..b.sge(8, 16)
                     };
@@ -383,263 +355,6 @@ fn another_path_mtu_is_named() {
 }
 
 #[test]
-fn tries_and_counters_are_those_since_an_answer_last_came() {
-    let mut b = Bench::new(Setup {
-        timeout: 1,
-        retry_cnt: 1,
-        ..Setup::default()
-    });
-    let timer = Span::from_ns(8192);
-    b.post_write(1, 64);
-    b.says();
-    // Trouble that is over before the request that fails.
-    b.wait(timer);
-    b.says();
-    b.hear(softroce_tests::bench::ack(0, 1));
-    b.post_write(2, 64);
-    b.says();
-    let began = b.now;
-    b.hear(nak(1, NakCode::PsnSequenceError));
-    b.says();
-    b.wait(timer);
-    b.post_write(3, 64);
-    assert_eq!(b.says(), [""; 0]);
-    assert_eq!(
-        b.completed(),
-        [
-            (1, Status::Success),
-            (2, Status::RetryExceeded),
-            (3, Status::WorkRequestFlushed)
-        ]
-    );
-    let failure = b.card.next_failure().unwrap();
-    assert_eq!(
-        steps(&failure),
-        [
-            (501, Step::SequenceNak),
-            (501, Step::Resend),
-            (501, Step::Timeout(timer))
-        ]
-    );
-    assert_eq!(failure.tries[0].at, began);
-    assert_eq!(failure.tries[2].at, began + timer);
-    assert!(!failure.earlier_tries);
-    // The packet, the NAK, the packet sent again, the timer; not what happened before.
-    assert_eq!(
-        moved(&failure),
-        [
-            ("local_ack_timeout_err", 1),
-            ("packet_seq_err", 1),
-            ("rcvd_pkts", 1),
-            ("request_packets", 2),
-            ("retransmitted_packets", 1),
-            ("sent_pkts", 2)
-        ]
-    );
-    // What was posted to the queue pair in error says what had put it there.
-    let later = b.card.next_failure().unwrap();
-    let ended = Ended::Send {
-        at: failure.at,
-        number: 2,
-        wr_id: 2,
-        status: Status::RetryExceeded,
-    };
-    assert_eq!(later.cause, Cause::Flushed(ended));
-    let sends = later.flushed.sends;
-    assert_eq!((sends.count, sends.first, sends.last), (1, 3, 3));
-}
-
-/// Every packet of the request, from the first transmission on, and every packet that came, the one that ended
-/// it included.
-#[test]
-fn counters_hold_the_first_packet_and_the_last() {
-    // The first of two requests is done with the NAK; the two packets of the second one have no answer.
-    let mut b = Bench::ready();
-    b.post_write(1, 64);
-    b.post_write(2, 2048);
-    b.says();
-    b.hear(nak(1, NakCode::RemoteAccessError));
-    assert_eq!(
-        moved(&only(&mut b)),
-        [
-            ("rcvd_pkts", 1),
-            ("req_remote_access_errors", 1),
-            ("request_packets", 2),
-            ("sent_pkts", 2)
-        ]
-    );
-    // An answer that does not fit comes to a READ, which is one packet whatever it asks for.
-    let mut b = Bench::ready();
-    b.post_read(1, 4096);
-    b.says();
-    b.hear(read_response(Opcode::RC_READ_RESPONSE_ONLY, 0, b"short!!!"));
-    assert_eq!(
-        moved(&only(&mut b)),
-        [("rcvd_pkts", 1), ("request_packets", 1), ("sent_pkts", 1)]
-    );
-    // A try more than there are retries, and a NAK for each.
-    let mut b = Bench::new(Setup {
-        rnr_retry: 1,
-        ..ready()
-    });
-    b.post_send(1, 64);
-    for _ in 0..2 {
-        b.says();
-        b.hear(rnr_nak(0, 1));
-        b.wait(Span::from_us(10));
-    }
-    assert_eq!(
-        moved(&only(&mut b)),
-        [
-            ("rcvd_pkts", 2),
-            ("rcvd_rnr_err", 2),
-            ("request_packets", 2),
-            ("retransmitted_packets", 1),
-            ("sent_pkts", 2)
-        ]
-    );
-    // No answer at all.
-    let mut b = Bench::new(Setup {
-        timeout: 1,
-        retry_cnt: 2,
-        ..ready()
-    });
-    b.post_write(1, 64);
-    for _ in 0..3 {
-        b.says();
-        b.wait(Span::from_ns(8192));
-    }
-    assert_eq!(
-        moved(&only(&mut b)),
-        [
-            ("local_ack_timeout_err", 3),
-            ("request_packets", 3),
-            ("retransmitted_packets", 2),
-            ("sent_pkts", 3)
-        ]
-    );
-}
-
-#[test]
-fn what_is_flushed_is_counted_with_its_cause() {
-    let mut b = Bench::ready();
-    for n in 0..3 {
-        b.post_recv(n, 0, 64);
-    }
-    b.post_write(1, 64);
-    b.post_write(2, 64);
-    b.post_write(3, 64);
-    b.says();
-    b.hear(nak(0, NakCode::RemoteAccessError));
-    let failure = only(&mut b);
-    assert_eq!(
-        failure.flushed.to_string(),
-        "flushed: 2 sends (wr_id 2 to 3), 3 receives (wr_id 0 to 2)"
-    );
-
-    let mut b = Bench::ready();
-    b.post_write(1, 64);
-    b.says();
-    b.go_to(State::Error).unwrap();
-    let failure = only(&mut b);
-    assert_eq!(failure.cause, Cause::Flushed(Ended::Program(b.now)));
-    assert_eq!(failure.status, None);
-    assert_eq!(
-        failure.to_string(),
-        format!(
-            "qp {} (10.0.0.1): the program put it into error at {}; flushed: 1 send (wr_id 1)",
-            b.qp.number(),
-            b.now
-        )
-    );
-    // Nothing was queued: nothing failed.
-    let mut b = Bench::ready();
-    b.go_to(State::Error).unwrap();
-    assert_eq!(b.card.next_failure(), None);
-}
-
-#[test]
-fn a_responder_says_why_it_refused() {
-    // A key that does not exist.
-    let mut b = Bench::ready();
-    let at = Remote {
-        addr: 0x1000,
-        rkey: RemoteKey(0xdead_be01),
-    };
-    b.hear(write_only(0, at, b"12345678"));
-    let failure = only(&mut b);
-    assert_eq!(
-        failure.cause,
-        Cause::RemoteAccess {
-            rkey: at.rkey,
-            addr: 0x1000,
-            len: 8,
-            why: AccessError::UnknownKey { key: 0xdead_be01 },
-        }
-    );
-    assert_eq!((failure.status, failure.psn()), (None, Some(psn(100))));
-    assert_eq!(failure.peer.unwrap().0, peer_gid());
-    assert_eq!(
-        failure.to_string(),
-        format!(
-            "RC RDMA Write Only with PSN 100 from qp {PEER_QP:#08x} (10.0.0.2) at qp {} (10.0.0.1): refused: \
-             rkey 0xdeadbe01 for 8 bytes at 0x1000: no memory region or window has key 0xdeadbe01",
-            b.qp.number()
-        )
-    );
-
-    // A receive request that is too short.
-    let mut b = Bench::ready();
-    b.post_recv(4, 0, 8);
-    b.post_recv(5, 0, 8);
-    b.hear(send_only(0, &[0; 9]));
-    let failure = only(&mut b);
-    assert_eq!(failure.status, Some(Status::LocalLengthError));
-    assert_eq!(
-        failure.to_string(),
-        format!(
-            "receive #1 (wr_id 4) of qp {} (10.0.0.1), for RC Send Only with PSN 100 from qp {PEER_QP:#08x} \
-             (10.0.0.2): refused: 9 bytes so far, and the receive request has room for 8; flushed: 1 \
-             receive (wr_id 5)",
-            b.qp.number()
-        )
-    );
-
-    // Memory that the receive request may not use.
-    let mut b = Bench::ready();
-    let bad = softroce_sim::card::Sge {
-        lkey: LocalKey(0xdead_be01),
-        ..b.sge(0, 64)
-    };
-    b.try_post_recv(4, &[bad]).unwrap();
-    b.hear(send_only(0, b"1234"));
-    let failure = only(&mut b);
-    assert_eq!(
-        (failure.status, failure.cause),
-        (
-            Some(Status::LocalProtectionError),
-            Cause::ReceiveProtection {
-                sge: 0,
-                lkey: bad.lkey,
-                addr: bad.addr,
-                len: 4,
-                why: AccessError::UnknownKey { key: 0xdead_be01 },
-            }
-        )
-    );
-
-    // Rights that the queue pair does not give.
-    let mut b = Bench::new(Setup {
-        access: Access::LOCAL_WRITE,
-        ..Setup::default()
-    });
-    let at = b.remote(0);
-    b.hear(write_only(0, at, b"1234"));
-    let rights = InvalidRequest::Rights(Access::REMOTE_WRITE);
-    assert_eq!(only(&mut b).cause, Cause::InvalidRequest(rights));
-}
-
-#[test]
 fn a_full_completion_queue_is_told() {
     let mut b = Bench::new(Setup {
         cqe: 1,
@@ -648,7 +363,7 @@ fn a_full_completion_queue_is_told() {
     b.post_write(1, 8);
     b.post_write(2, 8);
     b.says();
-    b.hear(softroce_tests::bench::ack(1, 2));
+    b.hear(ack(1, 2));
     let failure = only(&mut b);
     assert!(matches!(failure.cause, Cause::CqOverrun(_)), "{failure}");
     let request = RecvRequest {
