@@ -1,4 +1,4 @@
-//! In steady state neither card nor network allocates per packet.
+//! In steady state neither card nor network allocates per packet, and switches without cards nothing at all.
 
 // Counting allocations means being the allocator.
 #![allow(unsafe_code)]
@@ -6,8 +6,12 @@
 use softroce_sim::card::{
     Card, CardConfig, Env, PriorityMask, SendRequest, Sge, Status, Timing, Work,
 };
+use softroce_sim::fabric::bare::{Bare, route};
 use softroce_sim::fabric::machine::{self, FlowOperation, FlowSpec, Machine};
-use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, Topology};
+use softroce_sim::fabric::{
+    Config, EcnSpec, LinkSpec, Network, PayloadMode, PfcSpec, Rate, SwitchSpec, Threshold, Topology,
+};
+use softroce_sim::random::Probability;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::{Payload, RouteTable};
 use softroce_tests::bench::{Bench, Setup, ack, elsewhere, write_only};
@@ -62,6 +66,51 @@ fn cards_in_a_network_allocate_nothing() {
                 cards_in_a_network(timing, payload, operation);
             }
         }
+    }
+}
+
+#[test]
+fn switches_alone_allocate_nothing() {
+    let plain = SwitchSpec::tail_drop(100_000);
+    let mut ecn = [None; 8];
+    ecn[3] = Some(EcnSpec {
+        kmin: 5_000,
+        kmax: 50_000,
+        pmax: Probability::new(0.1).unwrap(),
+    });
+    let managed = SwitchSpec {
+        pfc: Some(PfcSpec::new(PriorityMask::ALL, Threshold::Static(20_000))),
+        ecn,
+        weights: [1; 8],
+        ..plain
+    };
+    for (mode, switch) in [
+        (PayloadMode::Counted, plain),
+        (PayloadMode::Carried, plain),
+        (PayloadMode::Counted, managed),
+    ] {
+        let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
+        let topology = Topology::fat_tree(4, link, switch).unwrap();
+        let routes = RouteTable::new();
+        let config = Config {
+            seed: 1,
+            payload: mode,
+            routes: routes.clone(),
+        };
+        let hosts = topology.hosts();
+        let mut network = Network::new(&topology, config, (), |id, node| {
+            let to = &hosts[(id.index() + 8) % 16];
+            Bare::new(routes.clone()).sending(&route(node, to, 0xc000), 1 << 30, 1024)
+        })
+        .unwrap();
+        // Queues, pool and event lists grow to what they need.
+        network.run_until(Time::ZERO + Span::from_us(600));
+        let received = |n: &Network<Bare>| n.hosts().map(|h| h.received).sum::<u64>();
+        let (before, packets) = (allocations(), received(&network));
+        network.run_until(Time::ZERO + Span::from_us(1400));
+        let allocated = allocations() - before;
+        assert!(received(&network) - packets > 50_000);
+        assert_eq!(allocated, 0, "{mode:?} {switch:?}");
     }
 }
 
