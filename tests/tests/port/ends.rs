@@ -6,12 +6,13 @@ use softroce_sim::card::{
 };
 use softroce_sim::faults::{Action, Fault, Pattern};
 use softroce_sim::memory::{Access, Buffer, MemoryRegion};
-use softroce_sim::port::{Link, Port, Udp, UdpConfig, UdpPort, seed};
+use softroce_sim::port::{Direction, Link, Port, Tap, Udp, UdpConfig, UdpPort, seed};
 use softroce_sim::random::{Probability, Stream};
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Encapsulation, Gid, MacAddr, Psn, QpNumber};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) const LEN: usize = 64 << 10;
@@ -247,6 +248,30 @@ pub(crate) fn pair_of<L: Link + Send>(
 pub(crate) fn lossy(share: f64) -> Fault {
     let share = Probability::new(share).unwrap();
     Fault::new(Action::Drop).when(Pattern::Random(share))
+}
+
+type Seen = Vec<(Direction, Vec<u8>)>;
+
+/// Frames that a port has sent and received, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Frames(Arc<Mutex<Seen>>);
+
+impl Frames {
+    /// As a tap of a port.
+    pub(crate) fn tap(&self) -> Option<Box<dyn Tap>> {
+        Some(Box::new(self.clone()))
+    }
+
+    /// Those since this was last asked.
+    pub(crate) fn take(&self) -> Seen {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Tap for Frames {
+    fn frame(&mut self, _: Time, direction: Direction, frame: &[u8]) {
+        self.0.lock().unwrap().push((direction, frame.to_vec()));
+    }
 }
 
 pub(crate) fn random(stream: &mut Stream, len: usize) -> Vec<u8> {

@@ -1,23 +1,22 @@
 //! Cards that run by themselves: programs that sleep, poll, wait and go away.
 
-use crate::ends::{Channel, PATIENCE, random, read};
+use crate::ends::{Channel, Frames, PATIENCE, random, read};
 use softroce_sim::card::{
     AsyncEvent, Card, Completion, CompletionQueue, CqId, Mtu, Notify, QpAttributes, RecvRequest,
     State, Status, Work,
 };
 use softroce_sim::port::{
     ChannelDevice, Direction, Engine, EngineError, EthernetConfig, EthernetPort, EventChannel,
-    FrameDevice, Link, Port, Tap, UdpConfig, UdpPort, seed,
+    FrameDevice, Link, Port, UdpConfig, UdpPort, seed,
 };
 use softroce_sim::random::Stream;
-use softroce_sim::time::Time;
 use softroce_sim::wire::frame::FrameView;
 use softroce_sim::wire::{MacAddr, Opcode, Psn, QpNumber};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A program's things on an engine.
@@ -221,37 +220,29 @@ fn an_event_descriptor_can_be_polled_beside_others() {
     );
 }
 
-/// Notes what leaves a port.
-#[derive(Clone, Default)]
-struct Leaving(Arc<Mutex<Vec<Opcode>>>);
-
-impl Tap for Leaving {
-    fn frame(&mut self, _: Time, direction: Direction, frame: &[u8]) {
-        if direction == Direction::Sent
-            && let Ok(view) = FrameView::decode(frame)
-        {
-            self.0.lock().unwrap().push(view.transport.bth.opcode());
-        }
-    }
-}
-
 /// What a program says to a message leaves before the acknowledgement of the message, which does not wait for
 /// another turn either.
 #[test]
 fn a_reply_leaves_first_and_the_acknowledgement_right_behind_it() {
     for [mut a, mut b] in [pair(), cable()] {
-        let leaving = Leaving::default();
-        b.engine.set_tap(Some(Box::new(leaving.clone())));
+        let frames = Frames::default();
+        b.engine.set_tap(frames.tap());
         let received = |side: &mut Side| while side.poll().byte_len != 8 {};
+        let opcode = |(_, frame): &(Direction, Vec<u8>)| {
+            let view = FrameView::decode(frame).ok()?;
+            Some(view.transport.bth.opcode())
+        };
         let rounds = 400;
         let mut in_order = 0;
         for _ in 0..rounds {
             a.post(Work::Send, 8);
             received(&mut b);
             b.channel.receive();
-            leaving.0.lock().unwrap().clear();
+            frames.take();
             b.post(Work::Send, 8);
-            let left = leaving.0.lock().unwrap().clone();
+            let mut left = frames.take();
+            left.retain(|(direction, _)| *direction == Direction::Sent);
+            let left: Vec<_> = left.iter().filter_map(opcode).collect();
             in_order += usize::from(left == [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
             received(&mut a);
             a.channel.receive();
@@ -296,26 +287,42 @@ fn an_idle_engine_sleeps_through() {
     assert_eq!(a.wait().status, Status::Success);
 }
 
+/// How long the thread of an engine leaves a program alone that has driven.
+const NAP: Duration = Duration::from_millis(1);
+
 #[test]
 fn the_thread_leaves_a_program_that_drives_alone() {
     let [mut a, b] = pair();
     a.post(Work::Write(b.channel.remote()), 8);
     a.poll();
-    let (start, before) = (Instant::now(), sleeps(&a.engine));
-    let mut messages = 0u64;
+    let before = sleeps(&a.engine);
+    let start = Instant::now();
+    let (mut messages, mut pauses, mut last) = (0u64, 0u64, start);
     while start.elapsed() < Duration::from_millis(300) {
         a.post(Work::Write(b.channel.remote()), 8);
-        assert_eq!(a.poll().status, Status::Success);
+        // It drives before each look: who finds a completion at the first look has not driven, and on a busy
+        // machine, where the peer has answered before the doorbell returns, that is message after message.
+        let completion = loop {
+            let now = Instant::now();
+            a.engine.drive().unwrap();
+            // Not the program's will, but that of a machine that has others to run.
+            pauses += u64::from(last.elapsed() >= NAP);
+            last = now;
+            if let Some(completion) = a.cq.poll() {
+                break completion;
+            }
+        };
+        assert_eq!(completion.status, Status::Success);
         messages += 1;
     }
     let naps = sleeps(&a.engine) - before;
-    // Once a millisecond; on a busy machine it takes over now and then.
+    // A nap after another, and in each pause of the program it may take over: it goes to sleep a few times, for
+    // the lock or for what arrives, until it sees the program drive again.
     let milliseconds = start.elapsed().as_millis() as u64;
-    assert!(naps <= 3 * milliseconds, "{naps} in {milliseconds} ms");
-    // And not once a message, where there is time for many.
+    let most = milliseconds + 10 * (pauses + 1);
     assert!(
-        messages < 2000 || messages > 2 * naps,
-        "{messages} messages, {naps} naps"
+        naps <= most,
+        "{naps} naps, {messages} messages and {pauses} pauses in {milliseconds} ms"
     );
 }
 

@@ -1,7 +1,7 @@
 //! What happens on purpose to packets that a port sends.
 
-use crate::ends::{End, LEN, lossy, pair, pair_of, random, read};
-use crate::{Frames, every_operation};
+use crate::ends::{End, Frames, LEN, lossy, pair, pair_of, random, read};
+use crate::every_operation;
 use softroce_sim::card::{CongestionControl, Dcqcn, Mtu, Notification, Refusal, Status, Work};
 use softroce_sim::faults::{Action, Fault, FaultError, Filter, Opcodes, Pattern, PsnFilter};
 use softroce_sim::port::{OpenError, PortConfig, UdpConfig, UdpPort};
@@ -11,7 +11,6 @@ use softroce_sim::time::Span;
 use softroce_sim::wire::frame::FrameView;
 use softroce_sim::wire::{Gid, Psn, QpNumber};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn with(faults: &[Fault], fault_seed: u64) -> UdpConfig {
@@ -123,20 +122,19 @@ fn leaving(seed: u64) -> Vec<u32> {
     let nobody: Gid = Ipv4Addr::new(127, 0, 7, 7).into();
     a.channel.psn = Psn::new(0);
     a.connect((nobody, QpNumber::new(0x20), Psn::new(1)), Mtu::M1024, 0);
-    let frames = Arc::new(Mutex::new(Vec::new()));
-    a.port.set_tap(Some(Box::new(Frames(frames.clone()))));
+    let frames = Frames::default();
+    a.port.set_tap(frames.tap());
     a.channel.send(Work::Write(a.channel.remote()), LEN);
     let number = a.channel.qp.number();
     a.card.doorbell(a.port.now(), number);
     while a.port.fault_counts(0).unwrap().seen < 64 {
         a.port.poll(&mut a.card).unwrap();
     }
-    let frames = frames.lock().unwrap();
-    let psn = |(_, frame): &(_, Vec<u8>)| {
-        let view = FrameView::decode(frame).unwrap();
+    let psn = |(_, frame): (_, Vec<u8>)| {
+        let view = FrameView::decode(&frame).unwrap();
         view.transport.bth.psn().get()
     };
-    frames.iter().map(psn).collect()
+    frames.take().into_iter().map(psn).collect()
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! Multicast groups on ports: who is given what is sent to them.
 
+use crate::ends::Frames;
 use softroce_sim::card::{
     AddressVector, Card, CompletionKind, CompletionQueue, Datagram, QpAttributes, QpInit, QpType,
     QueuePair, RecvRequest, Refusal, SendRequest, Sge, State, Work,
 };
 use softroce_sim::memory::{Access, Buffer, Pd};
 use softroce_sim::port::{
-    ChannelDevice, Direction, EthernetConfig, EthernetPort, Link, Port, Tap, UdpConfig, UdpPort,
+    ChannelDevice, Direction, EthernetConfig, EthernetPort, Link, Port, UdpConfig, UdpPort,
 };
 use softroce_sim::time::Time;
 use softroce_sim::wire::{Gid, MacAddr, Psn, QpNumber};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const QKEY: u32 = 7;
@@ -148,18 +148,6 @@ fn an_ethernet_port_takes_the_frames_of_its_groups() {
     assert_eq!((b.heard().len(), b.port.counters().foreign), (0, 3));
 }
 
-/// The frames that come.
-#[derive(Clone, Default)]
-struct Arrivals(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Tap for Arrivals {
-    fn frame(&mut self, _: Time, direction: Direction, frame: &[u8]) {
-        if direction == Direction::Received {
-            self.0.lock().unwrap().push(frame.to_vec());
-        }
-    }
-}
-
 /// Waits until as much has come; loopback loses nothing, but takes its time.
 fn soon<L: Link>(station: &mut Station<L>, count: usize) -> Vec<(Vec<u8>, [u8; 4])> {
     let start = Instant::now();
@@ -182,8 +170,8 @@ fn cards_on_sockets_meet_in_the_groups_of_the_machine() {
     let port = 24_791;
     let (mut a, mut b, mut c) = (open(port), open(port), open(port));
     let mut far = open(port + 1);
-    let arrivals = Arrivals::default();
-    b.port.set_tap(Some(Box::new(arrivals.clone())));
+    let frames = Frames::default();
+    b.port.set_tap(frames.tap());
     for station in [&mut a, &mut b, &mut c, &mut far] {
         station.attach(group(ONE));
     }
@@ -197,13 +185,9 @@ fn cards_on_sockets_meet_in_the_groups_of_the_machine() {
     assert_eq!(a.port.counters().foreign, 1);
     assert!(far.heard().is_empty());
     // In captures they have the group's address.
-    let to: Vec<_> = arrivals
-        .0
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|f| f[30..34].to_vec())
-        .collect();
+    let arrived = frames.take().into_iter();
+    let arrived = arrived.filter(|(direction, _)| *direction == Direction::Received);
+    let to: Vec<_> = arrived.map(|(_, frame)| frame[30..34].to_vec()).collect();
     assert_eq!(to.len(), 2);
     assert!(to.contains(&ONE.to_vec()) && to.contains(&OTHER.to_vec()));
     // A member that leaves hears the other group on.

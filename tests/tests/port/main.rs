@@ -12,18 +12,16 @@ mod neighbours;
 mod raw;
 mod vanished;
 
-use ends::{Channel, End, PATIENCE, lossy, pair, random, read};
+use ends::{Channel, End, Frames, PATIENCE, lossy, pair, random, read};
 use softroce_sim::card::{Completion, CompletionKind, Mtu, Refusal, Remote, State, Status, Work};
 use softroce_sim::memory::Buffer;
-use softroce_sim::port::{Direction, Link, OpenError, PortConfig, Tap, UdpConfig, UdpPort};
+use softroce_sim::port::{Link, OpenError, PortConfig, UdpConfig, UdpPort};
 use softroce_sim::random::Stream;
-use softroce_sim::time::Time;
 use softroce_sim::wire::frame::{FrameView, Network};
 use softroce_sim::wire::{Gid, Immediate, Psn, QpNumber};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Every operation once, data compared.
@@ -193,39 +191,27 @@ fn a_receiver_that_overflows_costs_time_alone() {
     );
 }
 
-type Seen = Vec<(Direction, Vec<u8>)>;
-
-/// Collects frames.
-struct Frames(Arc<Mutex<Seen>>);
-
-impl Tap for Frames {
-    fn frame(&mut self, _: Time, direction: Direction, frame: &[u8]) {
-        self.0.lock().unwrap().push((direction, frame.to_vec()));
-    }
-}
-
 #[test]
 fn a_tap_sees_whole_frames() {
     let config = UdpConfig::default();
-    let frames = Arc::new(Mutex::new(Vec::new()));
+    let frames = Frames::default();
     let mut stream = Stream::new(3, "data");
     pair(
         [&config, &config],
         Mtu::M1024,
         14,
         |a, memory, remote, received| {
-            a.port.set_tap(Some(Box::new(Frames(frames.clone()))));
+            a.port.set_tap(frames.tap());
             every_operation(a, memory, remote, received, 3001, &mut stream);
             a.port.set_tap(None);
         },
     );
-    let frames = frames.lock().unwrap();
     let mut seen = [0; 2];
-    for (direction, frame) in frames.iter() {
-        let view = FrameView::decode(frame).unwrap();
+    for (direction, frame) in frames.take() {
+        let view = FrameView::decode(&frame).unwrap();
         assert_eq!(view.check(), [], "{direction:?} {view:?}");
         assert_eq!((view.network.hop_limit(), view.network.dscp()), (64, 26));
-        seen[*direction as usize] += 1;
+        seen[direction as usize] += 1;
     }
     // Four packets each way carry data and the READ request; an answer for each message.
     assert!(seen[0] >= 13 && seen[1] >= 7, "{seen:?}");
@@ -311,8 +297,8 @@ fn a_card_speaks_ipv6_and_to_itself() {
             End::new(&config)
         }
     };
-    let frames = Arc::new(Mutex::new(Vec::new()));
-    a.port.set_tap(Some(Box::new(Frames(frames.clone()))));
+    let frames = Frames::default();
+    a.port.set_tap(frames.tap());
     let other = Channel::new(&mut a.card, &a.cq);
     let (to_a, to_other) = (a.address(), other.address(a.port.gid()));
     other.connect(&mut a.card, to_a, Mtu::M1024, 14);
@@ -323,9 +309,9 @@ fn a_card_speaks_ipv6_and_to_itself() {
     let completion = a.run(Work::Write(other.remote()), data.len());
     assert_eq!(completion.status, Status::Success);
     assert_eq!(read(&other.memory, data.len()), data);
-    let frames = frames.lock().unwrap();
+    let frames = frames.take();
     assert!(frames.len() >= 12, "{}", frames.len());
-    for (_, frame) in frames.iter() {
+    for (_, frame) in frames {
         let view = FrameView::of_ethertype(0x86dd, &frame[14..]);
         // RoCEv2's port is part of its structure; on another one the frame is foreign.
         assert!(view.is_err_and(|e| e.is_foreign()));
