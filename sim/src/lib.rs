@@ -13,6 +13,8 @@
 //! * [`faults`]: which packets are lost, damaged, delayed, on purpose.
 //! * [`fabric`]: virtual time: clock and event queue, links, switches, faults.
 //! * [`port`]: real time: sockets.
+//!
+//! What all of them count with: [`time`], [`rate`], [`random`], [`places`].
 
 pub mod card;
 pub mod cm;
