@@ -98,24 +98,9 @@ fn local_work_does_not_eat_credits() {
     // The peer has four receives left: credits code 4 is 4.
     b.hear(ack_with_credits(0, 1, 4));
     assert_eq!(b.completed(), [(1, Status::Success)]);
-    for i in 0..6u32 {
-        let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
-        let r = b
-            .card
-            .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
-            .unwrap();
-        let key = RemoteKey(w.0 ^ 1);
-        let binding = Binding {
-            lkey: r.lkey,
-            addr: r.addr,
-            len: 64,
-            access: Access::REMOTE_READ,
-            zero_based: false,
-        };
-        b.post(100 + u64::from(i), Work::BindWindow { key, binding }, &[]);
-        b.says();
+    for _ in 0..6 {
+        windows::bound(&mut b);
     }
-    let _ = b.completed();
     b.post_send(2, 8);
     b.wait(Span::from_ms(10_000));
     assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
@@ -301,21 +286,7 @@ fn an_ack_ends_the_rnr_wait() {
 
 fn fence_on_local_invalidate_waits() {
     let mut b = Bench::ready();
-    let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
-    let r = b
-        .card
-        .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
-        .unwrap();
-    let key = RemoteKey(w.0 ^ 1);
-    let binding = Binding {
-        lkey: r.lkey,
-        addr: r.addr,
-        len: 64,
-        access: Access::REMOTE_WRITE,
-        zero_based: false,
-    };
-    b.post(1, Work::BindWindow { key, binding }, &[]);
-    b.says();
+    let key = windows::bound(&mut b);
     b.post_send(2, 8); // tells the peer the key
     b.try_post(&SendRequest {
         fence: true,
@@ -323,14 +294,7 @@ fn fence_on_local_invalidate_waits() {
     })
     .unwrap();
     b.says();
-    b.hear(write_only(
-        0,
-        Remote {
-            addr: r.addr,
-            rkey: key,
-        },
-        b"x",
-    ));
+    b.hear(write_only(0, windows::through(&b, key, 1000), b"x"));
     assert_eq!(b.says(), ["ACK 0 msn 1"]);
 }
 
@@ -372,26 +336,9 @@ fn one_local_request_and_credits_of_zero() {
     b.says();
     b.hear(ack_with_credits(0, 1, 0));
     b.completed();
-    let w = b.card.alloc_mw(b.pd, WindowType::Type2).unwrap();
-    let r = b
-        .card
-        .register(b.pd, Buffer::new(64), all_rights() | Access::MW_BIND)
-        .unwrap();
-    let binding = Binding {
-        lkey: r.lkey,
-        addr: r.addr,
-        len: 64,
-        access: Access::REMOTE_READ,
-        zero_based: false,
-    };
-    b.post(
-        2,
-        Work::BindWindow {
-            key: RemoteKey(w.0 ^ 1),
-            binding,
-        },
-        &[],
-    );
+    let key = windows::next(windows::window(&mut b));
+    let binding = windows::part(&b);
+    b.post(2, windows::bind(key, binding), &[]);
     b.post_send(3, 8);
     assert_eq!(b.says(), ["Send Only 1 [8] ?"]);
     assert_eq!(b.completed(), [(2, Status::Success)]);
