@@ -226,7 +226,13 @@ impl Host for Machine {
 
     #[inline]
     fn pending(&self) -> PriorityMask {
-        self.card.pending()
+        // A request that is done once it is on its way completes with the packet: who posts the next one for it
+        // has not seen that yet.
+        if self.cq.is_empty() {
+            self.card.pending()
+        } else {
+            PriorityMask::ALL
+        }
     }
 
     fn hears(&self, group: Gid) -> bool {
@@ -238,6 +244,66 @@ impl Host for Machine {
         match self.starts.peek() {
             Some(Reverse((at, _))) => self.card.next_timeout().min(*at),
             None => self.card.next_timeout(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::{CardConfig, QpType};
+    use crate::fabric::{Config, HostId, LinkSpec, Network, PayloadMode, Rate, Topology};
+    use crate::time::Span;
+    use crate::wire::RouteTable;
+
+    /// Nobody answers, so nothing else wakes the sender: it goes on by itself as long as it has something to send,
+    /// one frame behind the other.
+    #[test]
+    fn a_flow_that_nobody_answers_sends_all_it_has_at_the_rate_of_the_line() {
+        let write = FlowOperation::Write;
+        let send = FlowOperation::Send;
+        // Ethernet, IPv4, UDP, BTH, RETH or DETH, 1000 bytes, ICRC, FCS; preamble and gap.
+        let frame = |ext: u64| 14 + 20 + 8 + 12 + ext + 1000 + 4 + 4 + 20;
+        for (transport, operation, bytes) in [
+            (QpType::Uc, write, frame(16)),
+            (QpType::Uc, send, frame(0)),
+            (QpType::Ud, send, frame(8)),
+        ] {
+            for depth in [1, 2, 5] {
+                let link = LinkSpec::new(Rate::from_gbps(100), Span::from_us(1));
+                let config = Config {
+                    seed: 1,
+                    payload: PayloadMode::Counted,
+                    routes: RouteTable::new(),
+                };
+                let table = config.routes.clone();
+                let mut net: Network<Machine> =
+                    Network::new(&Topology::back_to_back(link), config, (), |_, node| {
+                        let config = CardConfig::new(&*node.name, node.gid(), node.mac);
+                        Machine::new(Card::new(config, 1, table.clone()), 64).unwrap()
+                    })
+                    .unwrap();
+                let spec = FlowSpec {
+                    transport,
+                    depth,
+                    recv_depth: 32,
+                    ..FlowSpec::new(operation, 1000, 20)
+                };
+                let id = connect(&mut net, HostId::new(0), HostId::new(1), &spec).unwrap();
+                assert!(net.run_until_idle(Time::NEVER));
+                let sender = net.host(id.host);
+                assert!(
+                    sender.is_done(net.now()),
+                    "{transport:?} {operation:?} {depth}"
+                );
+                assert_eq!(sender.card().counters().sent_packets, 20);
+                let last = 20 * bytes * 80 + 1_000_000;
+                assert_eq!(
+                    net.now(),
+                    Time::from_ps(last),
+                    "{transport:?} {operation:?}"
+                );
+            }
         }
     }
 }
