@@ -215,6 +215,7 @@ impl Qp {
             && limiter.acknowledged(now, r.una)
         {
             r.paced_until = Time::NEVER;
+            self.responder.responses.paced_until = Time::ZERO;
         }
         self.settle(now, desk);
         self.check_drained(desk);

@@ -110,8 +110,9 @@ impl Qp {
         if let Some(limiter) = &mut self.limiter {
             let measured = ack_req && !again;
             limiter.sent(now, p.wire_len(), measured.then_some(position));
-            if r.has_work() {
-                // Known now, so that nobody asks in vain when the port is free.
+            if r.cursor < r.next {
+                // Known now, so that nobody asks in vain when the port is free. What is not begun yet may be
+                // local, and that does not wait.
                 r.paced_until = limiter.hold(now).unwrap_or(Time::NEVER);
             }
         }

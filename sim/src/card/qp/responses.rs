@@ -83,6 +83,8 @@ pub(crate) struct Responses {
     queue: VecDeque<Response>,
     /// READs and atomics in the queue that were asked for once.
     resources: usize,
+    /// Congestion control lets no READ data go before this.
+    pub(super) paced_until: Time,
 }
 
 impl Responses {
@@ -120,7 +122,13 @@ impl Responses {
     /// When the next answer may go.
     #[inline]
     pub(super) fn ready_at(&self) -> Time {
-        self.queue.front().map_or(Time::NEVER, |r| r.ready)
+        match self.queue.front() {
+            Some(r) if matches!(r.kind, Kind::Answer(Answer::Read { .. })) => {
+                r.ready.max(self.paced_until)
+            }
+            Some(r) => r.ready,
+            None => Time::NEVER,
+        }
     }
 
     #[inline]
@@ -382,9 +390,7 @@ impl Qp {
         let hold = self.limiter.as_deref_mut().and_then(|l| l.hold(now));
         if let Some(at) = hold {
             // Answers behind it wait as well: they are given in order.
-            if let Some(front) = self.responder.responses.queue.front_mut() {
-                front.ready = at;
-            }
+            self.responder.responses.paced_until = at;
             return None;
         }
         let position = response.position + u64::from(sent);

@@ -3,9 +3,10 @@
 use super::super::Rule;
 use super::super::Source::{Behaviour, Id};
 use super::*;
+use crate::bench::windows::bound;
 use crate::bench::*;
 use softroce_sim::card::congestion::{Fixed, Window};
-use softroce_sim::card::{CongestionControl, Dcqcn, QpType};
+use softroce_sim::card::{CongestionControl, Dcqcn, QpType, Status, Work};
 use softroce_sim::rate::Rate;
 use softroce_sim::time::{Span, Time};
 use softroce_sim::wire::Opcode;
@@ -39,6 +40,11 @@ pub(super) const RULES: &[Rule] = &[
         Behaviour,
         "A wait for a receiver is not cut short by pacing",
         [a_receiver_gets_its_time]
+    ),
+    rule!(
+        Behaviour,
+        "What sends nothing does not wait for a turn to send",
+        [local_requests_are_not_paced]
     ),
     rule!(
         Behaviour,
@@ -255,6 +261,19 @@ fn a_wait_follows_the_rate() {
     hear_cnp(&mut b);
     let sent = sends_until(&mut b, us(1));
     assert_eq!(sent[0].0.as_ps(), 1122 * 8 * 1000 / 10);
+}
+
+fn local_requests_are_not_paced() {
+    let mut setup = managed(Setup::default());
+    setup.config.congestion = CongestionControl::Fixed(Fixed::rate(Rate::from_mbps(1)));
+    let mut b = Bench::new(setup);
+    let key = bound(&mut b);
+    b.post_write(1, 8);
+    b.post(2, Work::LocalInvalidate(key), &[]);
+    b.post_write(3, 8);
+    assert_eq!(b.packets().len(), 1);
+    b.hear(ack(0, 0));
+    assert_eq!(b.completed(), [(1, Status::Success), (2, Status::Success)]);
 }
 
 fn a_window_is_kept() {
