@@ -541,6 +541,17 @@ impl Card {
         arm(&mut self.timers, index as u32, qp);
     }
 
+    /// Takes a queue pair off all lists.
+    pub(super) fn unlist(&mut self, index: usize) {
+        if let Some(qp) = self.qps[index].as_deref_mut() {
+            (qp.listed_request, qp.listed_response) = (false, false);
+        }
+        for lists in &mut self.lists {
+            lists.requests.retain(|&i| i as usize != index);
+            lists.responses.retain(|&i| i as usize != index);
+        }
+    }
+
     /// Packets of `priority` may be waiting.
     pub(super) fn list_priority(&mut self, priority: u8) {
         self.pending = self.pending.with(priority);

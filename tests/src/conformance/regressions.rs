@@ -32,7 +32,11 @@ pub(super) const RULES: &[Rule] = &[
     rule!(
         Behaviour,
         "Nothing waits for a priority that its path no longer has",
-        [ready_mask_holds_after_a_change_of_path_the_other_way]
+        [
+            ready_mask_holds_after_a_change_of_path_the_other_way,
+            requests_move_to_the_priority_of_a_new_path,
+            answers_move_to_the_priority_of_a_new_path
+        ]
     ),
     rule!(
         Section("9.7.7.2"),
@@ -218,6 +222,45 @@ fn ready_mask_holds_after_a_change_of_path_the_other_way() {
         .card
         .next_packet(b.now, PriorityMask::NONE.with(3), &mut b.env);
     assert!(p.is_none(), "priority {}", p.unwrap().priority);
+}
+
+/// Gives the queue pair another service level, in SQD.
+fn change_level(b: &mut Bench, sl: u8) {
+    let address = b.steps()[1].address.unwrap();
+    b.modify(QpAttributes {
+        state: Some(State::Sqd),
+        address: Some(AddressVector { sl, ..address }),
+        ..Default::default()
+    })
+    .unwrap();
+}
+
+/// The priority of what goes while the bench's own, 3, is paused.
+fn beside_the_old_one(b: &mut Bench) -> Option<u8> {
+    let ready = PriorityMask::ALL.without(3);
+    let packet = b.card.next_packet(b.now, ready, &mut b.env)?;
+    Some(packet.priority)
+}
+
+fn requests_move_to_the_priority_of_a_new_path() {
+    let mut b = Bench::ready();
+    b.post_write(1, 4000);
+    assert_eq!(b.pull().unwrap().priority, 3);
+    assert_eq!(beside_the_old_one(&mut b), None);
+    b.go_to(State::Sqd).unwrap();
+    change_level(&mut b, 5);
+    b.go_to(State::Rts).unwrap();
+    assert_eq!(beside_the_old_one(&mut b), Some(5));
+}
+
+fn answers_move_to_the_priority_of_a_new_path() {
+    let mut b = Bench::ready();
+    let to = b.remote(0);
+    b.hear(write_only(0, to, &[1; 8]).ask());
+    assert_eq!(beside_the_old_one(&mut b), None);
+    b.go_to(State::Sqd).unwrap();
+    change_level(&mut b, 5);
+    assert_eq!(beside_the_old_one(&mut b), Some(5));
 }
 
 fn credits_of_a_repeated_ack_count() {

@@ -175,7 +175,7 @@ fn is_of_peer(outcome: Result<(), Refusal>) -> bool {
 
 impl Card {
     /// A packet with a mark has been taken by a queue pair, or refused by it.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn take_mark(
         &mut self,
         index: usize,
@@ -191,13 +191,8 @@ impl Card {
             return;
         }
         qp.counters.ecn_marked += 1;
-        let Some(spec) = self.notifier.spec else {
+        let Some(spec) = &self.notifier.spec else {
             return;
-        };
-        let (peer, dest) = match (&qp.path, packet.ext.deth()) {
-            (Some(path), _) => (path.peer, qp.dest_qp),
-            (None, Some(deth)) => (route.src, deth.src_qp),
-            (None, None) => return,
         };
         if self.notifier.queue.len() >= MAX_WAITING {
             return;
@@ -207,10 +202,28 @@ impl Card {
             qp.notices.last = due.or(qp.notices.last);
             due
         } else {
+            let (peer, dest) = match (&qp.path, packet.ext.deth()) {
+                (Some(path), _) => (path.peer, qp.dest_qp),
+                (None, Some(deth)) => (route.src, deth.src_qp),
+                (None, None) => return,
+            };
+            let spec = *spec;
             self.notifier.admit(now, &spec, peer, dest)
         };
-        let Some(due) = due else {
+        if let Some(due) = due {
+            self.notify(index, now, due, packet, route);
+        }
+    }
+
+    /// Makes a CNP that is due at `due` for a marked packet.
+    #[cold]
+    fn notify(&mut self, index: usize, now: Time, due: Time, packet: &Packet, route: &Route) {
+        let (Some(qp), Some(spec)) = (self.qps[index].as_deref_mut(), self.notifier.spec) else {
             return;
+        };
+        let dest = match packet.ext.deth() {
+            Some(deth) if qp.path.is_none() => deth.src_qp,
+            _ => qp.dest_qp,
         };
         let (id, way) = match (&qp.path, qp.notices.way) {
             (Some(_), Some(known)) => known,
@@ -298,6 +311,13 @@ pub(crate) struct Notices {
     way: Option<(RouteId, Route)>,
     /// When the last one was due, or will be, if they are counted by queue pair.
     last: Option<Time>,
+}
+
+impl Notices {
+    /// The path has changed.
+    pub(crate) fn forget_way(&mut self) {
+        self.way = None;
+    }
 }
 
 #[cfg(test)]

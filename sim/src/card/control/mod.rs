@@ -4,7 +4,6 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-use super::congestion::notification::Notices;
 use super::program::{CHUNK, QueuePair, SharedState, work_queue};
 use super::qp::attributes::{AddressVector, ModifyError, QpAttributes, QpInit, QpType};
 use super::qp::{Path, Qp, State};
@@ -371,7 +370,7 @@ impl Card {
 
         if let Some(path) = path {
             qp.path = Some(path);
-            qp.notices = Notices::default();
+            qp.notices.forget_way();
         }
         if let Some(a) = attributes.access {
             qp.access = a;
@@ -404,6 +403,10 @@ impl Card {
             let due = from == State::Sqd && qp.requester.drain_event;
             qp.requester.drain_event = attributes.sqd_event.unwrap_or(due);
             qp.check_drained(&mut self.desk);
+        }
+        if attributes.address.is_some() {
+            // What waits may be of another priority now, and that of the old one paused.
+            self.unlist(index);
         }
         self.after(index);
         Ok(())

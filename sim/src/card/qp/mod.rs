@@ -235,6 +235,7 @@ impl Qp {
         self.responder.reset();
         self.trouble = Trouble::new();
         self.path = None;
+        self.notices = Notices::default();
         self.last_wqe_told = false;
         self.set_state(now, State::Reset);
     }
