@@ -30,14 +30,20 @@ pub(super) struct Buffer {
 /// What came in by one channel and waits, and whom its end has paused for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ingress {
-    /// By priority: bytes in reserve and pool.
-    bytes: [u64; 8],
-    /// By priority: bytes in headroom.
-    headroom: [u64; 8],
     /// What each lossless priority may have in headroom.
     limit: u64,
     /// Priorities that are paused.
     pub(super) off: PriorityMask,
+    /// By priority.
+    counts: [Count; 8],
+}
+
+/// Bytes that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Count {
+    /// In reserve and pool.
+    shared: u64,
+    headroom: u64,
 }
 
 impl Ingress {
@@ -50,8 +56,8 @@ impl Ingress {
 
     /// Bytes that wait in a priority.
     pub(super) fn waiting(&self, priority: u8) -> u64 {
-        let p = usize::from(priority & 7);
-        self.bytes[p] + self.headroom[p]
+        let count = &self.counts[usize::from(priority & 7)];
+        count.shared + count.headroom
     }
 }
 
@@ -133,22 +139,22 @@ impl Buffer {
     ) -> Result<(), DropCause> {
         let p = usize::from(priority & 7);
         let len = u64::from(len);
-        let count = from.bytes[p];
+        let count = from.counts[p].shared;
         let pooled = self.pooled(count);
         let more = self.pooled(count + len) - pooled;
         let fits = more <= self.pool - self.used;
         if fits && (!lossless || self.is_below(pooled, self.used)) {
-            from.bytes[p] = count + len;
+            from.counts[p].shared = count + len;
             self.used += more;
             return Ok(());
         }
         if !lossless {
             return Err(DropCause::BufferFull);
         }
-        if from.headroom[p] + len > from.limit {
+        if from.counts[p].headroom + len > from.limit {
             return Err(DropCause::HeadroomFull);
         }
-        from.headroom[p] += len;
+        from.counts[p].headroom += len;
         Ok(())
     }
 
@@ -157,11 +163,11 @@ impl Buffer {
     pub(super) fn release(&mut self, from: &mut Ingress, priority: u8, len: u16) {
         let p = usize::from(priority & 7);
         let len = u64::from(len);
-        let over = len.min(from.headroom[p]);
-        from.headroom[p] -= over;
-        let count = from.bytes[p];
+        let over = len.min(from.counts[p].headroom);
+        from.counts[p].headroom -= over;
+        let count = from.counts[p].shared;
         let left = count - (len - over);
-        from.bytes[p] = left;
+        from.counts[p].shared = left;
         self.used -= self.pooled(count) - self.pooled(left);
     }
 
@@ -169,7 +175,7 @@ impl Buffer {
     #[inline]
     pub(super) fn is_over(&self, from: &Ingress, priority: u8) -> bool {
         let p = usize::from(priority & 7);
-        from.headroom[p] > 0 || !self.is_below(self.pooled(from.bytes[p]), self.used)
+        from.counts[p].headroom > 0 || !self.is_below(self.pooled(from.counts[p].shared), self.used)
     }
 
     /// True if the sender of what came in may be let go. Then what is in headroom moves into the pool.
@@ -179,9 +185,9 @@ impl Buffer {
             return false;
         }
         let p = usize::from(priority & 7);
-        let moved = std::mem::take(&mut from.headroom[p]);
-        let count = from.bytes[p];
-        from.bytes[p] = count + moved;
+        let moved = std::mem::take(&mut from.counts[p].headroom);
+        let count = from.counts[p].shared;
+        from.counts[p].shared = count + moved;
         self.used += self.pooled(count + moved) - self.pooled(count);
         true
     }
@@ -196,7 +202,7 @@ impl Buffer {
         freed: u64,
     ) -> bool {
         let p = usize::from(priority & 7);
-        let now = self.pooled(from.bytes[p]);
+        let now = self.pooled(from.counts[p].shared);
         let left = self.pooled(from.waiting(priority).saturating_sub(gone));
         // What moves out of headroom takes room in the pool.
         let used = self.used.saturating_sub(freed) + left.saturating_sub(now);
@@ -277,11 +283,12 @@ mod tests {
             buffer.admit(&mut port, 3, 1000, true).unwrap();
             assert_eq!(buffer.is_over(&port, 3), n == 11);
         }
-        assert_eq!(port.headroom[3], 0);
+        assert_eq!(port.counts[3].headroom, 0);
         for _ in 0..22 {
             buffer.admit(&mut port, 3, 1000, true).unwrap();
         }
-        assert_eq!((port.bytes[3], port.headroom[3]), (11_000, 22_000));
+        let (shared, headroom) = (11_000, 22_000);
+        assert_eq!(port.counts[3], Count { shared, headroom });
         let full = buffer.admit(&mut port, 3, 401, true);
         assert_eq!(full, Err(DropCause::HeadroomFull));
         buffer.admit(&mut port, 3, 400, true).unwrap();
@@ -296,7 +303,7 @@ mod tests {
         assert_eq!(relieved, Some((26, 6_400)));
         assert_eq!((port.waiting(3), buffer.used()), (400, 400));
         // What one queue has in headroom, no other can use.
-        assert_eq!(port.headroom, [0; 8]);
+        assert_eq!(port.counts.map(|c| c.headroom), [0; 8]);
     }
 
     #[test]
@@ -372,7 +379,7 @@ mod tests {
                         let sum: u64 = there.map(|i| u64::from(i.2)).sum();
                         prop_assert_eq!(ingress.waiting(q), sum);
                         let lossless = buffer.lossless().contains(q);
-                        prop_assert!(lossless || ingress.headroom[usize::from(q)] == 0);
+                        prop_assert!(lossless || ingress.counts[usize::from(q)].headroom == 0);
                     }
                 }
                 let all: u64 = inside.iter().map(|i| u64::from(i.2)).sum();

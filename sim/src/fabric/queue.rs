@@ -4,15 +4,16 @@ use super::packets::{Packets, Row};
 use crate::card::PriorityMask;
 use crate::time::Time;
 
-/// What waits for one port of a switch: a row for each priority, the highest first.
+/// What waits for one port of a switch: a row for each priority, the highest first. What every packet needs stands
+/// at the end, beside what the channel counts.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct OutputQueue {
-    /// Priorities in which something waits.
-    waiting: PriorityMask,
+    lines: [Line; 8],
     bytes: u64,
     limit: u64,
-    lines: [Line; 8],
+    /// Priorities in which something waits.
+    waiting: PriorityMask,
 }
 
 /// What waits in one priority.
