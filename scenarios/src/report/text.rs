@@ -1,16 +1,24 @@
 //! A report for people, in a hundred columns.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | a report, and everything about one run |
+//! | `sweep` | several runs together |
+//! | `loads` | what became of the loads of a run |
+//! | `failures` | requests that failed |
+//! | `published` | what is measured beside what is published |
 
 mod failures;
+mod loads;
 mod published;
+mod sweep;
 
 use super::congestion;
-use super::latency::Latency;
 use super::pauses;
-use super::table::{self, grid};
+use super::table::grid;
 use super::verdict::Judgement;
-use super::{Ended, FaultReport, Report, Run, Status, WayReport, show};
+use super::{Ended, FaultReport, Report, Run, WayReport, show};
 use crate::metric::Unit;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Columns that prose is wrapped at.
@@ -19,8 +27,6 @@ const WIDTH: usize = 100;
 const HITS: usize = 5;
 /// How many hosts and directions of links are shown one by one.
 pub(super) const MEMBERS: usize = 16;
-/// How many runs that did not hold are shown in full after a table.
-const FAILURES: usize = 3;
 
 /// How much is told of the runs of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +53,7 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
     if report.runs.len() == 1 {
         write_run(out, &report.runs[0])?;
     } else {
-        write_sweep(out, report, detail)?;
+        sweep::write(out, report, detail)?;
     }
     published::write(out, report)?;
     published::write_prose(out, report)?;
@@ -80,125 +86,6 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
         (0, _) => writeln!(out, "no expectations"),
         (_, 0) => writeln!(out, "held: {total} of {total} expectations"),
         _ => writeln!(out, "FAILED: {failed} of {total} expectations"),
-    }
-}
-
-/// Several runs: a table, the expectations over all of them, and what did not hold in full.
-fn write_sweep(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result {
-    if let Some(first) = report.runs.first() {
-        write_network(out, first)?;
-        if report.runs.iter().any(|r| r.network != first.network) {
-            writeln!(out, "(at the first point; others differ)")?;
-        }
-        writeln!(out, "{} runs, seed {}\n", report.runs.len(), first.seed)?;
-    }
-    pauses::write_sweep_alarms(out, &report.runs)?;
-    out.push_str(&table::render(report));
-    let mut by_index: BTreeMap<usize, Vec<(&Run, &Judgement)>> = BTreeMap::new();
-    for run in &report.runs {
-        for j in &run.expectations {
-            by_index.entry(j.index).or_default().push((run, j));
-        }
-    }
-    if !by_index.is_empty() {
-        writeln!(out, "\nexpectations")?;
-    }
-    for judged in by_index.values() {
-        write_over_runs(out, report, judged)?;
-    }
-    let skipped: usize = report.runs.iter().map(|r| r.skipped).sum();
-    write_skipped(out, skipped)?;
-    let shown = |run: &&Run| detail == Detail::Full || !run.held();
-    let most = match detail {
-        Detail::Table => FAILURES,
-        Detail::Full => usize::MAX,
-    };
-    for run in report.runs.iter().filter(shown).take(most) {
-        writeln!(out, "\n-- {}", point(report, run))?;
-        write_run(out, run)?;
-    }
-    let more = report
-        .runs
-        .iter()
-        .filter(shown)
-        .count()
-        .saturating_sub(most);
-    if more > 0 {
-        writeln!(out, "\n... and {more} more runs that did not hold")?;
-    }
-    Ok(())
-}
-
-fn point(report: &Report, run: &Run) -> String {
-    let values = report.axes.iter().zip(&run.values);
-    let values: Vec<_> = values.map(|(axis, v)| format!("{axis} = {v}")).collect();
-    values.join(", ")
-}
-
-/// One expectation over the runs that it is for.
-fn write_over_runs(
-    out: &mut String,
-    report: &Report,
-    judged: &[(&Run, &Judgement)],
-) -> std::fmt::Result {
-    let Some((_, first)) = judged.first() else {
-        return Ok(());
-    };
-    let held = judged.iter().filter(|(_, j)| j.held).count();
-    let of = first.of.as_ref();
-    let of = of.map_or(String::new(), |of| format!(" of {of}"));
-    let during = first.during.as_ref();
-    let during = during.map_or(String::new(), |d| format!(" from {d}"));
-    let word = if held == judged.len() {
-        "held  "
-    } else {
-        "FAILED"
-    };
-    writeln!(
-        out,
-        "  {word}  {}{of}{during}: {held} of {} runs",
-        first.metric,
-        judged.len()
-    )?;
-    published::write_why(out, first)?;
-    let sentence = |j: &Judgement| format!("{}: {}", show(j.measured, j.metric.unit()), j.wanted);
-    if held < judged.len() {
-        for (run, j) in judged.iter().filter(|(_, j)| !j.held).take(FAILURES) {
-            wrap(
-                out,
-                &format!("{} at {}", sentence(j), point(report, run)),
-                10,
-            )?;
-        }
-        return Ok(());
-    }
-    // Where there is room for doubt, the run that came nearest to failing.
-    let nearest = judged
-        .iter()
-        .filter_map(|(run, j)| Some((room(j)?, run, j)))
-        .min_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((_, run, j)) = nearest
-        && judged.len() > 1
-    {
-        let told = format!("closest: {} at {}", sentence(j), point(report, run));
-        wrap(out, &told, 10)?;
-    }
-    Ok(())
-}
-
-/// How far from failing a measured value is: between two limits as a share of the way from their middle,
-/// otherwise as a share of the limit; nothing where only one value will do.
-fn room(j: &Judgement) -> Option<f64> {
-    let measured = j.measured?;
-    match (j.least, j.most) {
-        (Some(least), Some(most)) if least < most => {
-            let half = (most - least) / 2.0;
-            Some((measured - least).min(most - measured) / half)
-        }
-        (Some(limit), None) | (None, Some(limit)) if limit != 0.0 => {
-            Some(((measured - limit) / limit).abs())
-        }
-        _ => None,
     }
 }
 
@@ -244,7 +131,7 @@ fn write_run(out: &mut String, run: &Run) -> std::fmt::Result {
         run.seed
     )?;
     pauses::write_alarms(out, run)?;
-    write_loads(out, run);
+    loads::write(out, run);
     failures::write(out, run)?;
     write_members(out, run);
     pauses::write(out, run)?;
@@ -307,175 +194,6 @@ pub(super) fn section(out: &mut String, head: &[&str], rows: Vec<Vec<String>>, l
     all.extend(rows);
     out.push('\n');
     out.push_str(&grid(&all, left));
-}
-
-fn write_loads(out: &mut String, run: &Run) {
-    let span = |ps: Option<u64>| show(ps.map(|ps| ps as f64), Unit::Span);
-    let mut rows = Vec::new();
-    for load in &run.traffic {
-        let l = load.latency.as_ref();
-        rows.push(vec![
-            load.name.clone(),
-            load.does(),
-            load.sizes(),
-            load.queue_pairs.to_string(),
-            load.messages.to_string(),
-            load.unfinished.to_string(),
-            Unit::Rate.show(load.goodput_bps as f64),
-            span(l.map(|l| l.p50_ps)),
-            span(l.map(|l| l.p99_ps)),
-            span(l.map(|l| l.p999_ps)),
-            span(l.map(|l| l.max_ps)),
-        ]);
-    }
-    let head = [
-        "load", "does", "size", "qps", "messages", "left", "goodput", "p50", "p99", "p99.9", "max",
-    ];
-    section(out, &head, rows, &[0, 1]);
-    let mut rows = Vec::new();
-    for load in &run.traffic {
-        let c = &load.counts;
-        let completions: Vec<_> = load
-            .completions
-            .iter()
-            .filter(|&(_, &n)| n > 0)
-            .map(|(status, n)| format!("{n} {status}"))
-            .collect();
-        let completions = match completions.is_empty() {
-            true => "none".to_string(),
-            false => completions.join(", "),
-        };
-        let mut row = vec![
-            load.name.clone(),
-            c.packets_sent.to_string(),
-            c.retransmissions.to_string(),
-            c.timeouts.to_string(),
-            c.acks.to_string(),
-            c.naks.sequence.to_string(),
-            c.naks.rnr.to_string(),
-            (c.naks.total() - c.naks.sequence - c.naks.rnr).to_string(),
-            load.received().to_string(),
-            completions,
-        ];
-        if load.damaged > 0 {
-            row.push(format!("DAMAGED DATA on {} qps", load.damaged));
-        }
-        rows.push(row);
-    }
-    let head = [
-        "load",
-        "packets",
-        "resent",
-        "timeouts",
-        "ACKs",
-        "seq NAKs",
-        "RNR NAKs",
-        "other",
-        "receives",
-        "completions",
-    ];
-    section(out, &head, rows, &[0, 9]);
-    write_receives(out, run);
-    write_flows(out, run);
-    for load in &run.traffic {
-        let Some(share) = load.goodput_share() else {
-            continue;
-        };
-        let _ = write!(
-            out,
-            "\n{} kept {:.2}% of its goodput without loss",
-            load.name,
-            share * 100.0
-        );
-        if let Some(law) = load.law_share {
-            let _ = write!(out, "; the law says {:.2}%", law * 100.0);
-        }
-        out.push('\n');
-    }
-}
-
-/// Receives that did not end with success.
-fn write_receives(out: &mut String, run: &Run) {
-    let failed = run.traffic.iter().filter_map(|load| {
-        let all = load.receives.iter();
-        let failed = all.filter(|&(&status, &n)| n > 0 && status != Status::Success);
-        let each: Vec<_> = failed.map(|(status, n)| format!("{n} {status}")).collect();
-        (!each.is_empty()).then(|| vec![load.name.clone(), each.join(", ")])
-    });
-    let rows: Vec<_> = failed.collect();
-    if !rows.is_empty() {
-        section(out, &["load", "receives that failed"], rows, &[0, 1]);
-    }
-}
-
-/// Flows of loads that have several, and the rounds of collectives.
-fn write_flows(out: &mut String, run: &Run) {
-    let ratio = |value: f64| show(Some(value), Unit::Ratio);
-    let span = |ps: u64| show(Some(ps as f64), Unit::Span);
-    let flows = run.traffic.iter().filter_map(|load| {
-        let flows = load.flows.as_ref().filter(|f| f.count > 1)?;
-        let (times, slow) = (flows.completion?, flows.slowdown?);
-        Some(vec![
-            load.name.clone(),
-            format!("{}/{}", flows.finished, flows.count),
-            span(times.min_ps),
-            span(times.p50_ps),
-            span(times.p99_ps),
-            span(times.max_ps),
-            ratio(slow.p50),
-            ratio(slow.p99),
-            ratio(slow.max),
-            flows.fairness.map_or_else(|| "-".to_string(), ratio),
-        ])
-    });
-    let flows: Vec<_> = flows.collect();
-    if !flows.is_empty() {
-        let head = [
-            "load",
-            "flows",
-            "fct min",
-            "p50",
-            "p99",
-            "max",
-            "slowdown p50",
-            "p99",
-            "max",
-            "fairness",
-        ];
-        section(out, &head, flows, &[0]);
-    }
-    let rate = |bps: Option<u64>| show(bps.map(|b| b as f64), Unit::Rate);
-    let rounds = run.traffic.iter().filter_map(|load| {
-        let c = load.collective.as_ref()?;
-        let time = c.iteration.as_ref();
-        let time = |f: fn(&Latency) -> u64| show(time.map(|l| f(l) as f64), Unit::Span);
-        Some(vec![
-            load.name.clone(),
-            c.members.to_string(),
-            Unit::Size.show(c.bytes as f64),
-            c.iterations.to_string(),
-            time(|l| l.min_ps),
-            time(|l| l.mean_ps),
-            time(|l| l.max_ps),
-            rate(c.algorithm_bps),
-            rate(c.bus_bps),
-        ])
-    });
-    let rounds: Vec<_> = rounds.collect();
-    if !rounds.is_empty() {
-        let head = [
-            "collective",
-            "hosts",
-            "bytes",
-            "iterations",
-            "min",
-            "mean",
-            "max",
-            "algbw",
-            "busbw",
-        ];
-        section(out, &head, rounds, &[0]);
-    }
 }
 
 fn write_members(out: &mut String, run: &Run) {
