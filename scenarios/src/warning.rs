@@ -1,5 +1,5 @@
-//! Set-ups of flow and congestion control that cannot do what they say: said in the report, and no error, because what is
-//! wrong with them may be what a scenario is to show.
+//! Set-ups of flow and congestion control, and routes, that cannot do what they say: said in the report, and no error,
+//! because what is wrong with them may be what a scenario is to show.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,11 +8,13 @@
 //! | `pfc` | lossless priorities of switches |
 //! | `receivers` | receivers whose pauses come to nothing |
 //! | `congestion` | marks and what is made of them |
+//! | `routes` | routes of the file that lead in a circle, or nowhere |
 
 mod classes;
 mod congestion;
 mod pfc;
 mod receivers;
+mod routes;
 
 pub(crate) use congestion::after;
 
@@ -61,6 +63,7 @@ pub(crate) fn of(scenario: &Scenario) -> Vec<Warning> {
     let mut all = pfc::of(scenario, &classes);
     all.extend(receivers::of(scenario, &classes));
     all.extend(congestion::of(scenario, &classes));
+    all.extend(routes::of(scenario));
     all
 }
 

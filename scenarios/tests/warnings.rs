@@ -434,3 +434,153 @@ fn switches_off_the_ways_of_all_loads_are_not_warned_of() {
     let astray = line("b") + "[[route]]\nswitch = \"s0\"\nto = \"b\"\nvia = \"s0-s1\"\n";
     assert!(checked(&astray).contains(told));
 }
+
+/// Three switches in a ring with a host each, and routes.
+fn routed(loads: &str, routes: &[(&str, &str, &str)]) -> String {
+    let mut text = String::from(
+        "[topology]\nkind = \"ring\"\nswitches = 3\nhosts-per-switch = 1\n[card]\ntimeout = 8\nretry-count = 0\n",
+    );
+    for (switch, to, going) in routes {
+        text += &format!("[[route]]\nswitch = \"{switch}\"\nto = {to}\n{going}\n");
+    }
+    for (n, pair) in loads.split(' ').enumerate() {
+        let (from, to) = pair.split_once('>').unwrap();
+        text += &format!(
+            "[[traffic]]\nname = \"t{n}\"\nfrom = \"{from}\"\nto = \"{to}\"\noperation = \"write\"\nsize = \"20KiB\"\n"
+        );
+    }
+    text
+}
+
+/// What packets run into by the routes of a file, told where it is so, and only there.
+#[test]
+fn routes_in_a_circle_or_to_nowhere_are_warned_of() {
+    let (by01, by12) = ("via = \"s0->s1\"", "via = \"s1->s2\"");
+    let (by20, by02) = ("via = \"s2->s0\"", "via = \"s0->s2\"");
+    let (flood, drop) = ("action = \"flood\"", "action = \"drop\"");
+    let (h0, h1, h2) = ("\"h0\"", "\"h1\"", "\"h2\"");
+    // The loads, the routes, and what is told of each with its line; the cause of drops if it is so.
+    type Case<'a> = (
+        &'a str,
+        Vec<(&'a str, &'a str, &'a str)>,
+        Vec<&'a str>,
+        Option<&'a str>,
+    );
+    let cases: Vec<Case<'_>> = vec![
+        // A host's own switch sends away what is for it, and its neighbour sends it back.
+        (
+            "h1>h0",
+            vec![("s0", h0, by01)],
+            vec![
+                "mine.toml:11: route route-0: what comes for host h0 to switch s0 goes in a circle, s0 -> s1 -> s0, until the \
+                 hop limit runs out",
+            ],
+            Some("hop_limit"),
+        ),
+        // All the way around, from the first route of the file on.
+        (
+            "h1>h0",
+            vec![("s1", h0, by12), ("s2", h0, by20), ("s0", h0, by01)],
+            vec![
+                "mine.toml:11: route route-0: what comes for host h0 to switch s1 goes in a circle, s1 -> s2 -> s0 -> s1, until",
+            ],
+            Some("hop_limit"),
+        ),
+        // Two hosts alike, once.
+        (
+            "h2>h0 h2>h1",
+            vec![
+                ("s2", "[\"h0\", \"h1\"]", by20),
+                ("s0", "[\"h0\", \"h1\"]", by02),
+            ],
+            vec![
+                "what comes for hosts h0, h1 to switch s2 goes in a circle, s2 -> s0 -> s2, until",
+            ],
+            Some("hop_limit"),
+        ),
+        // Acknowledgements go in a circle as well.
+        (
+            "h0>h1",
+            vec![("s0", h0, by01)],
+            vec!["what comes for host h0 to switch s0 goes in a circle"],
+            Some("hop_limit"),
+        ),
+        // Nobody sends to h2.
+        ("h1>h0", vec![("s2", h2, by20)], vec![], None),
+        // A detour is no circle, and one that nothing comes by tells nothing.
+        ("h1>h0", vec![("s1", h0, by12)], vec![], None),
+        ("h1>h0", vec![("s2", h0, "via = \"s2-s1\"")], vec![], None),
+        // To another host, to a switch that drops or floods.
+        (
+            "h1>h0",
+            vec![("s0", h0, by02), ("s2", h0, "via = \"h2-s2\"")],
+            vec![
+                "mine.toml:15: route route-1: what comes for host h0 to switch s2 comes from there to host h2, which drops what \
+                 is not for it",
+            ],
+            Some("no_route"),
+        ),
+        (
+            "h1>h0",
+            vec![("s1", h0, by12), ("s2", h0, drop)],
+            vec![
+                "mine.toml:11: route route-0: what comes for host h0 to switch s1 comes from there to switch s2, which drops it \
+                 (route route-1)",
+            ],
+            Some("no_route"),
+        ),
+        (
+            "h1>h0",
+            vec![("s1", h0, by12), ("s2", h0, flood)],
+            vec![
+                "route route-0: what comes for host h0 to switch s1 comes from there to switch s2, which floods it",
+            ],
+            None,
+        ),
+        // What drops or floods says so itself.
+        ("h1>h0", vec![("s1", h0, drop)], vec![], Some("no_route")),
+        ("h1>h0", vec![("s1", h0, flood)], vec![], None),
+        // Two that flood in a ring send copies around, until they come back.
+        (
+            "h1>h0",
+            vec![("s0", h0, flood), ("s1", h0, flood), ("s2", h0, flood)],
+            vec!["copies of what comes for host h0 to switch s0 go in a circle, s0 -> "],
+            Some("hop_limit"),
+        ),
+        // Some by the one link and some by the other: with this seed, by that in the circle.
+        (
+            "h1>h0",
+            vec![("s0", h0, "via = [\"h0-s0\", \"s0->s1\"]")],
+            vec!["what comes for host h0 to switch s0 may go in a circle, s0 -> s1 -> s0, until"],
+            Some("hop_limit"),
+        ),
+        // The last of two for the same is the one that counts.
+        (
+            "h1>h0",
+            vec![("s0", h0, by01), ("s0", h0, "via = \"h0-s0\"")],
+            vec![],
+            None,
+        ),
+        ("h1>h0", vec![("s0", h1, by01)], vec![], None),
+    ];
+    for (loads, routes, expected, cause) in cases {
+        let content = routed(loads, &routes);
+        let told = checked(&content);
+        let shown = format!("{content}\n{told}");
+        assert_eq!(told.matches("WARNING").count(), expected.len(), "{shown}");
+        for part in expected {
+            assert!(told.contains(part), "{part}: {shown}");
+        }
+        // It is as it is told.
+        let run = run(&content, &[]);
+        let links = run["links"].as_array().unwrap();
+        let lost = |cause: &str| -> u64 {
+            let all = links.iter().map(|l| l["drops"][cause].as_u64().unwrap());
+            all.sum()
+        };
+        match cause {
+            Some(cause) => assert!(lost(cause) > 0, "{cause}: {shown}"),
+            None => assert_eq!(lost("hop_limit"), 0, "{shown}"),
+        }
+    }
+}

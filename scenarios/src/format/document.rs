@@ -78,7 +78,11 @@ pub(crate) fn place(document: &Table, at: &Place) -> Origin {
         };
         let mut own = list.iter().enumerate();
         let own = own.find(|(n, node)| node.table().is_some_and(|table| called(table, *n)));
-        return own.map_or(section.key_origin, |(_, node)| node.origin);
+        let Some((_, own)) = own else {
+            return section.key_origin;
+        };
+        let key = own.table().and_then(|table| table.get(at.key));
+        return key.map_or(own.origin, |key| key.node.origin);
     }
     let all = section.node.table();
     let own = all.and_then(|all| all.get(&at.name));

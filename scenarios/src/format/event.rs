@@ -190,11 +190,7 @@ fn via(reader: &Reader<'_>, network: &Network, switch: usize) -> Vec<WayId> {
     if !reader.has("via") {
         return Vec::new();
     }
-    let from = |way: &WayId| {
-        let link = &network.links[way.link];
-        let end = if way.way == 0 { link.a } else { link.b };
-        end == End::Switch(switch)
-    };
+    let from = |&way: &WayId| network.from(way) == End::Switch(switch);
     let ways = super::fault::ways(reader, "via", network);
     let own: Vec<WayId> = ways.iter().copied().filter(from).collect();
     let strange = ways.iter().find(|w| !own.iter().any(|o| o.link == w.link));

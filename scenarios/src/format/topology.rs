@@ -92,6 +92,16 @@ pub struct WayId {
     pub way: usize,
 }
 
+impl WayId {
+    /// The other direction of the same link.
+    pub(crate) const fn reverse(self) -> WayId {
+        WayId {
+            link: self.link,
+            way: 1 - self.way,
+        }
+    }
+}
+
 impl Link {
     /// As the simulator has it.
     pub(crate) fn spec(&self) -> LinkSpec {
@@ -112,6 +122,17 @@ impl Network {
             End::Host(n) => &self.hosts[n],
             End::Switch(n) => &self.switches[n].name,
         }
+    }
+
+    /// Where a direction of a link begins.
+    pub(crate) fn from(&self, way: WayId) -> End {
+        let link = &self.links[way.link];
+        if way.way == 0 { link.a } else { link.b }
+    }
+
+    /// Where a direction of a link ends.
+    pub(crate) fn to(&self, way: WayId) -> End {
+        self.from(way.reverse())
     }
 
     /// The name of one direction of a link: `h0->s0`, or `name:h0->s0` if the link has a name of its own.
