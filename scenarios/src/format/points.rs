@@ -1,10 +1,12 @@
-//! Conditions on the points of a sweep: for which an expectation is, and which it compares with.
+//! Conditions on the points of a sweep: for which an expectation is, and which it compares with. No value is there twice.
 
 use super::diagnostic::{Sink, hint};
 use super::document::{Node, Value};
 use super::expect::{Condition, Expectation, Operand};
 use super::period;
 use super::sweep::{Point, Sweep};
+use crate::units::{Rate, Ratio, Size, parse_span};
+use std::collections::BTreeMap;
 
 /// Where in the sweep a point is.
 pub(super) struct Combination<'a> {
@@ -160,6 +162,70 @@ pub(super) fn check<'a>(
                     ),
                 );
             }
+        }
+    }
+}
+
+/// The values of a path must differ: what is written twice would be run twice. The first that is not the only one is told.
+pub(super) fn check_values(path: &str, values: &[Node], sink: &Sink) {
+    let mut met: BTreeMap<String, &Node> = BTreeMap::new();
+    for node in values {
+        let meanings = meanings(&node.value);
+        if let Some(before) = meanings.iter().find_map(|m| met.get(m)) {
+            let (before, now) = (before.to_string(), node.to_string());
+            let told = match before == now {
+                true => format!("{path} has the value {now} twice"),
+                false => format!("{path} has the values {before} and {now}, which are the same"),
+            };
+            let limit = "a sweep runs each value once";
+            return sink.say(node.origin, format!("{told}; {limit}"));
+        }
+        met.extend(meanings.into_iter().map(|m| (m, node)));
+    }
+}
+
+/// What a value may stand for, as text: `1us` is 1000 ns, `"4KiB"` 4096 and `"50%"` 0.5.
+fn meanings(value: &Value) -> Vec<String> {
+    let mut all = match value {
+        // What was written is not kept, and no key takes it.
+        Value::Datetime | Value::Integer(None) => Vec::new(),
+        _ => vec![spelled(value)],
+    };
+    if let Value::Text(s) = value {
+        let quantity = |unit: &str, n: u64| match n {
+            0 => "0".to_string(),
+            n => format!("{n} {unit}"),
+        };
+        all.extend(s.parse::<Rate>().map(|r| quantity("bps", r.0)));
+        all.extend(parse_span(s).map(|t| quantity("ps", t.as_ps())));
+        all.extend(s.parse::<Size>().map(|n| n.0.to_string()));
+        all.extend((s.parse::<Ratio>()).map(|r| spelled(&Value::Float(r.get()))));
+    }
+    all
+}
+
+/// The same for values that are equal, and for no others.
+fn spelled(value: &Value) -> String {
+    /// Whole numbers below are the same as integers and with a fraction.
+    const EXACT: f64 = (1u64 << 53) as f64;
+    let list = |all: Vec<String>| all.join(", ");
+    match value {
+        Value::Text(s) => format!("{s:?}"),
+        Value::Integer(n) => n.map_or_else(|| "huge".to_string(), |n| n.to_string()),
+        Value::Float(n) if n.abs() < EXACT && n.fract() == 0.0 => (*n as i64).to_string(),
+        Value::Float(n) => n.to_string(),
+        Value::Boolean(b) => b.to_string(),
+        Value::Datetime => "a date".to_string(),
+        Value::Array(all) => {
+            format!(
+                "[{}]",
+                list(all.iter().map(|n| spelled(&n.value)).collect())
+            )
+        }
+        Value::Table(table) => {
+            let all = table.iter();
+            let all = all.map(|e| format!("{:?} = {}", e.key, spelled(&e.node.value)));
+            format!("{{{}}}", list(all.collect()))
         }
     }
 }

@@ -27,8 +27,8 @@ const ENOUGH: usize = 200;
 pub(super) static SWEEP: Section = Section {
     title: "[sweep]",
     about: "The same scenario at several points. Each key is a path into the file, with a list of \
-            values: `\"fault.forward.rate\" = [0, 1e-5, 1e-4]`. Several paths give every combination, \
-            the last one varying fastest. A path is made of keys and, for tables in double brackets, \
+            values, all of them different: `\"fault.forward.rate\" = [0, 1e-5, 1e-4]`. Several paths give every \
+            combination, the last one varying fastest. A path is made of keys and, for tables in double brackets, \
             of a name or a position: `link.rate`, `card.h1.timeout`, `traffic.0.size`.",
     named: None,
     keys: &[
@@ -180,6 +180,7 @@ fn read_sweep(mut table: Table, origin: Origin, sink: &Sink) -> Sweep {
                 continue;
             }
         };
+        points::check_values(&path, &values, sink);
         sweep.axes.push(Axis { path, at, values });
     }
     let mut holder = Table::default();
@@ -254,6 +255,7 @@ fn read_settings(settings: &[String], many: bool, sink: &Sink) -> Vec<Axis> {
             sink.say(at, format!("\"{path}\" is set twice"));
             continue;
         }
+        points::check_values(&path, &values, sink);
         axes.push(Axis { path, at, values });
     }
     axes
