@@ -372,14 +372,8 @@ fn looking_changes_nothing() {
 
 #[test]
 fn rates_over_time_have_a_file_of_their_own() {
-    let (dir, path) = common::file(format!("sample = \"100us\"\n{TWO}{MARKED}"));
-    let out = dir.path().join("out");
-    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
-    assert_eq!(
-        common::softroce(&["run", path, "--out", out]).status.code(),
-        Some(0)
-    );
-    let read = |name: &str| std::fs::read_to_string(format!("{out}/mine-{name}.csv")).unwrap();
+    let results = common::results(&format!("sample = \"100us\"\n{TWO}{MARKED}"), &[], &[]);
+    let read = |name: &str| results.read(&format!("mine-{name}.csv"));
     let rates = read("rates");
     let mut lines = rates.lines().map(|l| l.split(',').collect::<Vec<_>>());
     assert_eq!(

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{file, first_run, run, softroce, text, with};
+use common::{file, first_run, results, run, softroce, text, with};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -242,19 +242,9 @@ fn rows_of_samples_have_limits() {
     let load = "[topology]\nkind = \"star\"\nhosts = 2\n[card]\ncongestion = \"dcqcn\"\n[switch]\necn-kmin = \"5KB\"\n\
                 [[traffic]]\nfrom = \"h0\"\nto = \"h1\"\noperation = \"write\"\nsize = \"64KiB\"\nduration = \"1ms\"\n\
                 qps = 19\n";
-    let (dir, path) = file(format!(
-        "stop = \"600us\"\nsample = \"10ns\"\npayload = \"counted\"\n{load}"
-    ));
-    let out = dir.path().join("out");
-    let args = [
-        "run",
-        path.to_str().unwrap(),
-        "--json",
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    let report = first_run(&softroce(&args).stdout);
-    let table = std::fs::read_to_string(out.join("mine-rates.csv")).unwrap();
+    let content = format!("stop = \"600us\"\nsample = \"10ns\"\npayload = \"counted\"\n{load}");
+    let results = results(&content, &[], &[]);
+    let table = results.read("mine-rates.csv");
     // Of 19 rows each: 52631 samples, and 11 rows are left over.
     assert_eq!(table.lines().count(), 1 + 52_631 * 19);
     let last = table.lines().last().unwrap();
@@ -262,7 +252,7 @@ fn rows_of_samples_have_limits() {
         last.starts_with("526310000,") && last.contains(",18,"),
         "{last}"
     );
-    let told = report["warnings"].to_string();
+    let told = results.run["warnings"].to_string();
     let expected = "only the first 1000000 rows of rates were kept, up to 526.31us";
     assert!(told.contains(expected), "{told}");
     assert!(!told.contains("rows of queues"), "{told}");

@@ -316,7 +316,7 @@ fn set_ups_that_cannot_do_what_they_say_are_warned_of() {
     for entry in library::ALL {
         let out = softroce(&["check", entry.name]);
         let shown = String::from_utf8(out.stdout).unwrap();
-        let meant = entry.name == "ecn-misconfigured";
+        let meant = ["ecn-misconfigured", "pfc-deadlock"].contains(&entry.name);
         assert_eq!(shown.contains("WARNING"), meant, "{}: {shown}", entry.name);
     }
 }
@@ -477,19 +477,8 @@ fn pause_times_are_spread_over_ports() {
 #[test]
 fn queues_and_pauses_are_sampled() {
     let text = incast("pfc-threshold = \"64KB\"");
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mine.toml");
-    std::fs::write(&path, format!("sample = \"100us\"\n{text}")).unwrap();
-    let out = dir.path().join("out");
-    let done = softroce(&[
-        "run",
-        path.to_str().unwrap(),
-        "--json",
-        "--out",
-        out.to_str().unwrap(),
-    ]);
-    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let table = std::fs::read_to_string(out.join("mine-queues.csv")).unwrap();
+    let results = common::results(&format!("sample = \"100us\"\n{text}"), &[], &[]);
+    let table = results.read("mine-queues.csv");
     let mut lines = table.lines();
     assert_eq!(
         lines.next(),
@@ -508,7 +497,7 @@ fn queues_and_pauses_are_sampled() {
         .filter(|r| r[1] == "h1->s0")
         .map(|r| number(r, 4))
         .sum();
-    let links = list(&report["reports"][0]["runs"][0]["links"]);
+    let links = list(&results.run["links"]);
     let way = links.iter().find(|w| w["name"] == "h1->s0").unwrap();
     assert_eq!(way["priorities"][0]["paused_ps"], sampled);
     assert!(sampled > 500_000_000);

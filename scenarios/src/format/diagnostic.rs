@@ -168,39 +168,53 @@ impl fmt::Display for Diagnostics {
     }
 }
 
-/// Collects what is wrong while a document is read. Shared by all its readers, hence the cell.
+/// Collects what is wrong while a document is read. Shared by all its readers, hence the cells.
 #[derive(Default)]
-pub(crate) struct Sink(RefCell<Vec<(Origin, String)>>);
+pub(crate) struct Sink {
+    said: RefCell<Vec<(Origin, String)>>,
+    /// What is wrong with other files, which the document names.
+    elsewhere: RefCell<Vec<Diagnostic>>,
+}
 
 impl Sink {
     pub(crate) fn say(&self, at: Origin, message: impl Into<String>) {
-        self.0.borrow_mut().push((at, message.into()));
+        self.said.borrow_mut().push((at, message.into()));
+    }
+
+    /// Reports what is wrong with another file; of several points of a sweep that name it, once.
+    pub(crate) fn say_elsewhere(&self, found: Diagnostics) {
+        let mut all = self.elsewhere.borrow_mut();
+        for found in found.list {
+            if !all.contains(&found) {
+                all.push(found);
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.borrow().len()
+        self.said.borrow().len() + self.elsewhere.borrow().len()
     }
 
     /// The collected diagnostics against their texts; `Ok` if there are none. The same thing said twice
     /// of the same place (a default that many hosts inherit, a value in many points of a sweep) is
     /// said once.
     pub(crate) fn finish(self, source: &Source, settings: &[String]) -> Result<(), Diagnostics> {
-        let mut raw = self.0.into_inner();
+        let mut raw = self.said.into_inner();
         raw.sort();
         raw.dedup();
-        if raw.is_empty() {
+        let elsewhere = self.elsewhere.into_inner();
+        let all = raw.len() + elsewhere.len();
+        if all == 0 {
             return Ok(());
         }
-        let more = raw.len().saturating_sub(KEPT);
-        let list = raw
-            .into_iter()
-            .take(KEPT)
-            .map(|(at, message)| render(at, message, source, settings))
-            .collect();
+        let here = raw.into_iter();
+        let here = here.map(|(at, message)| render(at, message, source, settings));
+        let list = here.chain(elsewhere).take(KEPT).collect();
+        let more = all.saturating_sub(KEPT);
         Err(Diagnostics { list, more })
     }
 }

@@ -52,3 +52,43 @@ pub(crate) fn run(content: &str, settings: &[&str]) -> Value {
     );
     first_run(&out.stdout)
 }
+
+/// A run with a folder for results, which lives as long as this.
+pub(crate) struct Results {
+    dir: tempfile::TempDir,
+    /// The run.
+    pub(crate) run: Value,
+}
+
+impl Results {
+    /// The file of this name in the folder, as text.
+    #[track_caller]
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// The folder.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+}
+
+/// What a scenario that holds leaves in a folder for results, with settings and with other files beside it.
+#[track_caller]
+pub(crate) fn results(content: &str, settings: &[&str], others: &[(&str, &str)]) -> Results {
+    let (dir, path) = file(content);
+    for (name, content) in others {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    }
+    let out = dir.path().join("out");
+    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let mut args = vec!["run", path, "--json", "--out", out];
+    args.extend(settings.iter().flat_map(|s| ["--set", s]));
+    let done = softroce(&args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    Results {
+        run: first_run(&done.stdout),
+        dir,
+    }
+}

@@ -6,7 +6,7 @@ mod common;
 mod patterns;
 mod refused;
 
-use common::{file, run, softroce, text, with};
+use common::{file, results, run, softroce, text, with};
 use serde_json::Value;
 
 /// What is wrong with a scenario with settings.

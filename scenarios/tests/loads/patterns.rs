@@ -1,7 +1,6 @@
 //! Who sends to whom, and how long that takes.
 
-use super::{complaint, file, number, run, softroce, text};
-use std::path::Path;
+use super::{complaint, file, number, results, run, softroce, text};
 
 /// A flow of ten thousand packets, around one switch.
 pub(crate) const STAR: &str = r#"
@@ -64,31 +63,6 @@ fn senders_that_share_a_port_are_slowed_down_by_their_number() {
     }
 }
 
-/// A folder for results after a run.
-#[track_caller]
-fn results(content: &str, settings: &[&str], others: &[(&str, &str)]) -> tempfile::TempDir {
-    let (dir, path) = file(content);
-    for (name, content) in others {
-        std::fs::write(dir.path().join(name), content).unwrap();
-    }
-    let out = dir.path().join("out");
-    let mut args = vec![
-        "run",
-        path.to_str().unwrap(),
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    args.extend(settings.iter().flat_map(|s| ["--set", s]));
-    let done = softroce(&args);
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    dir
-}
-
-fn table(dir: &Path, name: &str) -> String {
-    let path = dir.join("out").join(name);
-    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
 /// The columns of a table of flows, without its heading.
 fn column(table: &str, n: usize) -> Vec<&str> {
     let lines = table.lines().skip(1);
@@ -113,7 +87,7 @@ size = "10KB"
 #[test]
 fn a_permutation_gives_each_host_one_to_send_to() {
     let dir = results(AMONG, &["traffic.x.jitter=5us"], &[]);
-    let flows = table(dir.path(), "mine-flows.csv");
+    let flows = dir.read("mine-flows.csv");
     let (from, mut to) = (column(&flows, 2), column(&flows, 3));
     assert!(from.iter().zip(&to).all(|(a, b)| a != b));
     to.sort_unstable();
@@ -128,25 +102,53 @@ fn a_permutation_gives_each_host_one_to_send_to() {
     // The seed alone decides.
     let again = results(AMONG, &["traffic.x.jitter=5us"], &[]);
     for name in ["mine-flows.csv", "mine.json", "mine.txt"] {
-        assert_eq!(table(dir.path(), name), table(again.path(), name));
+        assert_eq!(dir.read(name), again.read(name));
     }
     let other = results(AMONG, &["seed=2"], &[]);
-    assert_ne!(
-        column(&table(other.path(), "mine-flows.csv"), 3),
-        column(&flows, 3)
-    );
+    assert_ne!(column(&other.read("mine-flows.csv"), 3), column(&flows, 3));
     // One load more changes nothing of what another draws.
     let more = AMONG.to_string()
         + "[[traffic]]\nname = \"y\"\npattern = \"permutation\"\noperation = \"send\"\nsize = 1\n";
     let more = results(&more, &[], &[]);
-    let more = table(more.path(), "mine-flows.csv");
+    let more = more.read("mine-flows.csv");
     assert_eq!(column(&more, 3)[..16], column(&flows, 3));
+}
+
+/// Four senders in step, and a queue for a few packets: the first gets all, whatever the seed, and the others wait for
+/// their timers. Where they begin at random the seed says who gets it.
+#[test]
+fn who_loses_among_senders_in_step_is_the_same_until_jitter_parts_them() {
+    let content = "stop = \"1ms\"\npayload = \"counted\"\n[topology]\nkind = \"star\"\nhosts = 5\n[switch]\n\
+                   queue = \"6KB\"\n[[traffic]]\nname = \"in\"\npattern = \"incast\"\nfrom = 4\nto = \"h0\"\n\
+                   operation = \"write\"\nsize = \"64KiB\"\nduration = \"1s\"\n";
+    let shares = |seed: u32, jitter: &str| -> Vec<u64> {
+        let settings = [
+            format!("seed={seed}"),
+            format!("traffic.in.jitter={jitter}"),
+        ];
+        let dir = results(content, &settings.each_ref().map(String::as_str), &[]);
+        let links = dir.run["links"].as_array().unwrap().iter();
+        let lost: u64 = links.map(|l| number(&l["drops"]["queue"])).sum();
+        assert!(lost > 50, "{lost}");
+        let flows = dir.read("mine-flows.csv");
+        let bytes = column(&flows, 5);
+        bytes.iter().map(|b| b.parse().unwrap()).collect()
+    };
+    let locked = shares(1, "0");
+    assert!(locked[0] > 0 && locked[1..] == [0; 3], "{locked:?}");
+    assert_eq!(shares(2, "0"), locked);
+    let first = |shares: Vec<u64>| (0..4).max_by_key(|&n| shares[n]).unwrap();
+    let mut won: Vec<usize> = (1..=8).map(|seed| first(shares(seed, "10us"))).collect();
+    assert_eq!(shares(1, "10us"), shares(1, "10us"));
+    won.sort_unstable();
+    won.dedup();
+    assert!(won.len() > 1, "{won:?}");
 }
 
 #[test]
 fn shifts_and_all_to_all_name_their_pairs() {
     let dir = results(AMONG, &["traffic.x.pattern=shift", "traffic.x.by=5"], &[]);
-    let flows = table(dir.path(), "mine-flows.csv");
+    let flows = dir.read("mine-flows.csv");
     assert_eq!(column(&flows, 3)[..3], ["h5", "h6", "h7"]);
     assert_eq!(column(&flows, 3)[15], "h4");
     let settings = [
@@ -154,7 +156,7 @@ fn shifts_and_all_to_all_name_their_pairs() {
         "traffic.x.hosts=[\"h3\", \"h9\", \"h1\"]",
     ];
     let dir = results(AMONG, &settings, &[]);
-    let flows = table(dir.path(), "mine-flows.csv");
+    let flows = dir.read("mine-flows.csv");
     assert_eq!(column(&flows, 2), ["h3", "h3", "h9", "h9", "h1", "h1"]);
     assert_eq!(column(&flows, 3), ["h9", "h1", "h1", "h3", "h3", "h9"]);
 }
@@ -190,7 +192,7 @@ const LISTED: &str = "payload = \"counted\"\n[topology]\nkind = \"star\"\nhosts 
 fn flows_of_a_file_start_when_it_says() {
     let csv = "from,to,bytes,start\nh0,h1,10KB,0\nh2,h1,500,20us,read\n";
     let dir = results(LISTED, &[], &[("flows.csv", csv)]);
-    let flows = table(dir.path(), "mine-flows.csv");
+    let flows = dir.read("mine-flows.csv");
     assert_eq!(column(&flows, 4), ["write", "read"]);
     assert_eq!(column(&flows, 5), ["10000", "500"]);
     assert_eq!(column(&flows, 6), ["1000000", "21000000"]);
@@ -207,14 +209,63 @@ fn mistakes_in_a_file_of_flows_have_a_place_there() {
         assert_eq!(out.status.code(), Some(2));
         text(&out.stderr).to_string()
     };
-    let told = check("h0,h1,1KB,0\nh0, h9,1KB,0\n");
-    assert!(
-        told.contains("mine.toml:8:9: flows = \"flows.csv\""),
-        "{told}"
+    let csv = dir.path().join("flows.csv");
+    let csv = csv.display();
+    // One error each, with the line that it is about.
+    assert_eq!(
+        check("h0,h1,1KB,0\nh0, h9,1KB,0\n"),
+        format!(
+            "{csv}:2:5: to = \"h9\" names no host; did you mean \"h0\"?\n  2 | h0, h9,1KB,0\n    |     ^^\n"
+        )
     );
-    assert!(
-        told.contains("flows.csv:2:5: names no host \"h9\""),
-        "{told}"
+    for (text, place, message) in [
+        (
+            "h0,h1,3GiB,0",
+            ":1:7",
+            "bytes = \"3GiB\" must be a size from 0B to 2GiB",
+        ),
+        (
+            "h0,h1,1KB,2000s",
+            ":1:11",
+            "start = \"2000s\" must be a span of time from 0ps to 1000s",
+        ),
+        (
+            "h0,h1,1KB",
+            ":1:1",
+            "has 3 columns, but must have from, to, bytes, start and perhaps operation",
+        ),
+        (
+            "h0,\"h1\",1,0",
+            ":1:4",
+            "\"h1\" is in quotes; cells stand without them",
+        ),
+        ("\u{feff}from,to,start\r\n", ":1:2", "has 3 columns"),
+        (
+            "h0,h\u{0}1,1KB,0",
+            ":1:4",
+            "to = \"h\\u00001\" names no host",
+        ),
+        (
+            "\r\n",
+            "",
+            "has no flows; a line of it is from, to, bytes, start and perhaps operation",
+        ),
+    ] {
+        let told = check(text);
+        assert!(
+            told.starts_with(&format!("{csv}{place}: {message}")),
+            "{told}"
+        );
+        assert_eq!(told.matches("flows.csv").count(), 1, "{told}");
+    }
+    // At all points of a sweep it is the same.
+    let swept = format!("{LISTED}[sweep]\nseed = [1, 2, 3]\n");
+    std::fs::write(&path, swept).unwrap();
+    assert_eq!(
+        check("h0,h0,1KB,0\nh1,h1,1KB,0\n")
+            .matches("does not send to itself")
+            .count(),
+        2
     );
     std::fs::remove_file(dir.path().join("flows.csv")).unwrap();
     let out = softroce(&["check", path.to_str().unwrap()]);
@@ -229,7 +280,7 @@ fn mistakes_in_a_file_of_flows_have_a_place_there() {
 fn a_series_adds_up_to_what_was_delivered() {
     let settings = ["sample=3us", "traffic.load.from=3"];
     let dir = results(STAR, &settings, &[]);
-    let series = table(dir.path(), "mine-series.csv");
+    let series = dir.read("mine-series.csv");
     let (mut before, mut bytes) = (0u64, 0.0);
     for line in series.lines().skip(1) {
         let (time, rate) = line.split_once(',').unwrap();

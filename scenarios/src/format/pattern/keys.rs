@@ -72,14 +72,16 @@ pub(in crate::format) const FILE: Key = Key::optional(
     Kind::Text,
     "required with `file`",
     "A CSV file beside the scenario: from, to, bytes, start and, where it is not `operation`, the \
-     operation; start counts from that of the load. `h0,h1,64KiB,12us`.",
+     operation, without quotes; start counts from that of the load. `h0,h1,64KiB,12us`.",
 )
 .only("pattern", &["file"]);
 pub(in crate::format) const JITTER: Key = Key::with(
     "jitter",
     Kind::Span(0, 1_000_000_000_000_000),
     "0ps",
-    "Each flow starts later by a random span of less than this.",
+    "Each flow starts later by a random span of less than this, all spans equally likely and drawn from the seed and the \
+     name of the load. Without, all begin in the same picosecond, and where a queue then overflows it drops the packets of \
+     the same senders again and again, whatever the seed.",
 )
 .only("pattern", PLAIN);
 pub(in crate::format) const LOAD: Key = Key::with(

@@ -214,11 +214,14 @@ impl Context<'_> {
             }
             return Flows::default();
         };
-        let listed = self
-            .folder
-            .read(&path)
-            .and_then(|source| flows::parse(&source, &self.network.hosts, self.operation));
-        match listed {
+        let source = match self.folder.read(&path) {
+            Ok(source) => source,
+            Err(why) => {
+                self.reader.say("flows", why);
+                return Flows::default();
+            }
+        };
+        match flows::parse(&source, &self.network.hosts, self.operation) {
             Ok(listed) if self.fits(listed.len() as u64) => {
                 let (pairs, own) = listed.into_iter().unzip();
                 Flows {
@@ -230,8 +233,8 @@ impl Context<'_> {
                 }
             }
             Ok(_) => Flows::default(),
-            Err(why) => {
-                self.reader.say("flows", why);
+            Err(found) => {
+                self.reader.sink.say_elsewhere(found);
                 Flows::default()
             }
         }
