@@ -97,6 +97,16 @@ fn kind(standing: Standing) -> (&'static str, Option<&'static str>) {
     }
 }
 
+/// The name of a kind of source.
+fn source_kind(source: Source) -> &'static str {
+    match source {
+        Source::Id(_) => "clause",
+        Source::Section(_) => "section",
+        Source::Kernel(_) => "kernel",
+        Source::Behaviour => "behaviour",
+    }
+}
+
 /// Kinds of clauses without a rule, and what the table says over them.
 const WITHOUT: [(&str, &str); 4] = [
     ("not-covered", "Not covered"),
@@ -197,6 +207,19 @@ fn totals(out: &mut String, rows: &[Row], clauses: &[Clause]) {
     }
     out.push('\n');
     if !clauses.is_empty() {
+        let of = |source| {
+            rows.iter()
+                .filter(|r| source_kind(r.rule.source) == source)
+                .count()
+        };
+        let _ = writeln!(
+            out,
+            "source: {} a clause, {} a section, {} what Linux' driver sent, {} no number (-)",
+            of("clause"),
+            of("section"),
+            of("kernel"),
+            of("behaviour")
+        );
         let count = |name| {
             clauses
                 .iter()
@@ -318,12 +341,7 @@ fn json_rule(row: &Row) -> JsonRule {
     JsonRule {
         group: row.group.name,
         name: rule.name,
-        source: match rule.source {
-            Source::Id(_) => "clause",
-            Source::Section(_) => "section",
-            Source::Kernel(_) => "kernel",
-            Source::Behaviour => "behaviour",
-        },
+        source: source_kind(rule.source),
         reference: (rule.source != Source::Behaviour).then(|| rule.source.to_string()),
         words: rule.words,
         tests: rule.tests.iter().map(|t| t.name).collect(),

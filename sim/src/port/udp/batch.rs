@@ -17,6 +17,7 @@ const MOST: usize = 64;
 /// Bytes of what the kernel is to cut into datagrams: the longest that IP carries.
 const LONGEST_RUN: usize = 65_507;
 /// Room for the control message that says where to cut.
+// SAFETY: it is arithmetic alone.
 const CONTROL: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
 
 /// Where a datagram goes, and as what.
