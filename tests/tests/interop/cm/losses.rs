@@ -1,8 +1,8 @@
 //! Messages between the managers that are lost or repeated, and ends that are slow or give up.
 
 use super::{
-    IPV4, ask_stopped, ends, hasty, many, nobody_says_no, requested, sent, serve, serve_stopped,
-    unexpected,
+    IPV4, ask_stopped, ends, hasty, many, nobody_says_no, refused, requested, sent, serve,
+    serve_stopped, unexpected,
 };
 use crate::equal;
 use crate::linux::Play;
@@ -161,10 +161,7 @@ fn gives_up(world: &mut World, side: Side) -> Outcome {
             world.shell("killall -9 ucmatose")?;
             let station = world.station()?;
             let why = Reason::Rejected(RejectReason::TIMEOUT);
-            match station.event()? {
-                Event::Rejected { id, reason, .. } if id == of => equal("reason", reason, why)?,
-                other => return unexpected(&other, "a refusal"),
-            }
+            refused(station, of, why)?;
             equal("phase", station.phase(of), None)
         }
         Side::Card => {

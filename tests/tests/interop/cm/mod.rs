@@ -10,7 +10,7 @@ mod rping;
 use crate::equal;
 use crate::linux::Play;
 use softroce_sim::card::QpType;
-use softroce_sim::cm::{CmConfig, Event, Request};
+use softroce_sim::cm::{CmConfig, Event, Reason, Request};
 use softroce_sim::wire::cm::{CommId, Message};
 use softroce_tests::interop::guest::Ended;
 use softroce_tests::interop::station::Station;
@@ -109,6 +109,13 @@ fn disconnected(station: &mut Station, of: CommId) -> Outcome {
     match station.event()? {
         Event::Disconnected { id } if id == of => Ok(()),
         other => unexpected(&other, "the end of the connection"),
+    }
+}
+
+fn refused(station: &mut Station, of: CommId, why: Reason) -> Outcome {
+    match station.event()? {
+        Event::Rejected { id, reason, .. } if id == of => equal("reason", reason, why),
+        other => unexpected(&other, "a refusal"),
     }
 }
 

@@ -1,11 +1,10 @@
 //! Who asks is told no, and why.
 
 use super::rping;
-use super::{IPV4, ask_stopped, datagrams, ends, many, requested, serve_stopped, unexpected};
-use crate::equal;
+use super::{IPV4, ask_stopped, datagrams, ends, many, refused, requested, serve_stopped};
 use crate::linux::Play;
 use softroce_sim::card::QpType;
-use softroce_sim::cm::{Event, Reason};
+use softroce_sim::cm::Reason;
 use softroce_sim::wire::cm::{RejectReason, SidrStatus};
 use softroce_tests::interop::{Outcome, Side, World};
 
@@ -29,10 +28,7 @@ fn nobody_listens(world: &mut World, side: Side) -> Outcome {
             let link = station.link(QpType::Rc)?;
             let of = station.connect(link, IPV4.address(Side::Kernel), rping::SERVICE)?;
             let why = Reason::Rejected(RejectReason::INVALID_SERVICE_ID);
-            match station.event()? {
-                Event::Rejected { id, reason, .. } if id == of => equal("reason", reason, why),
-                other => unexpected(&other, "a refusal"),
-            }
+            refused(station, of, why)
         }
     }
 }
@@ -49,10 +45,7 @@ fn no_datagrams(world: &mut World, side: Side) -> Outcome {
             let station = world.station()?;
             let of = station.resolve(IPV4.address(Side::Kernel), datagrams::SERVICE)?;
             let why = Reason::Datagrams(SidrStatus::UNSUPPORTED);
-            match station.event()? {
-                Event::Rejected { id, reason, .. } if id == of => equal("status", reason, why),
-                other => unexpected(&other, "a refusal"),
-            }
+            refused(station, of, why)
         }
     }
 }
@@ -74,10 +67,7 @@ fn program_says_no(world: &mut World, side: Side) -> Outcome {
             let of = ask_stopped(world)?;
             world.shell("killall -9 ucmatose")?;
             let why = Reason::Rejected(RejectReason::CONSUMER);
-            match world.station()?.event()? {
-                Event::Rejected { id, reason, .. } if id == of => equal("reason", reason, why),
-                other => unexpected(&other, "a refusal"),
-            }
+            refused(world.station()?, of, why)
         }
     }
 }
@@ -102,10 +92,7 @@ fn no_to_datagrams(world: &mut World, side: Side) -> Outcome {
             station.poll_event(std::time::Duration::from_millis(200))?;
             world.shell("killall -9 udaddy")?;
             let why = Reason::Datagrams(SidrStatus::REJECTED);
-            match world.station()?.event()? {
-                Event::Rejected { id, reason, .. } if id == of => equal("status", reason, why),
-                other => unexpected(&other, "a refusal"),
-            }
+            refused(world.station()?, of, why)
         }
     }
 }
