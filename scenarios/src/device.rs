@@ -9,6 +9,7 @@
 //! In a scenario's network its switches, links, cards and faults are as the file says; its loads do not run:
 //! the programs are the load.
 
+use crate::arguments;
 use crate::format::{Content, Diagnostics, File, Scenario, Source, SourceError, port};
 use crate::run::{self, RunError};
 use crate::units::{self, Probability};
@@ -26,6 +27,7 @@ use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What a device name begins with if it names a scenario.
 const SIM: &str = "sim:";
@@ -42,18 +44,17 @@ pub struct DeviceArgs {
     /// The server to go to; without it, this is the server. Not with sim:, where both run.
     #[arg(value_name = "SERVER")]
     pub server: Option<String>,
-    /// TCP port over which addresses are exchanged.
-    #[arg(
-        long,
-        short = 'p',
-        value_name = "PORT",
-        allow_negative_numbers = true,
-        default_value_t = 18515
-    )]
+    /// TCP port over which addresses are exchanged. With 0 a server takes one that is free, and says which.
+    #[arg(long, short = 'p', value_name = "PORT", default_value_t = 18515)]
     pub port: u16,
+    /// Give up when no server has come for so many seconds; perf and pingpong do so too when nothing has come from
+    /// the peer, or nothing has moved, for as long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub wait: u32,
     /// Seed of every random stream of a scenario's network, instead of the scenario's; of the card on
     /// softroce0, instead of one from the operating system.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = arguments::seed)]
     pub seed: Option<u64>,
     /// Set a key of the scenario, such as link.loss=0.001.
     #[arg(long, value_name = "PATH=VALUE")]
@@ -174,6 +175,9 @@ impl DeviceArgs {
                 self.device
             ));
         }
+        if self.server.is_some() && self.port == 0 {
+            return refuse("--port 0: a client needs the port that its server has".into());
+        }
         match self.set.first() {
             Some(setting) if place != Where::Scenario => refuse(format!(
                 "--set {setting} is for a scenario, and {} is none",
@@ -181,6 +185,11 @@ impl DeviceArgs {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// How long to wait for the other end.
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait.into())
     }
 
     /// What the device name means.
@@ -307,7 +316,9 @@ fn on_device<T>(
             let address = address.ok_or_else(|| {
                 LaunchError::Arguments(format!("server {server:?} is no address and no host"))
             })?;
-            (Role::Client { server: address }, "client")
+            let wait = args.wait();
+            let server = address;
+            (Role::Client { server, wait }, "client")
         }
         None => {
             let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
@@ -410,6 +421,12 @@ fn in_scenario<T: Send + 'static>(
             hosts.unwrap_or_default()
         )));
     };
+    if client == server {
+        return Err(LaunchError::Arguments(format!(
+            "{}: client and server are both on {client}, and need a host each",
+            args.device
+        )));
+    }
     let build = |source| LaunchError::Build {
         name: name.into(),
         source,
@@ -417,8 +434,12 @@ fn in_scenario<T: Send + 'static>(
     let network = run::stage(&scenario).map_err(build)?;
     // Addresses mean nothing there.
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+    let to_server = Role::Client {
+        server: nowhere,
+        wait: args.wait(),
+    };
     let roles = [
-        (client, Role::Client { server: nowhere }, "client"),
+        (client, to_server, "client"),
         (server, Role::Server { listen: nowhere }, "server"),
     ];
     let mut world = World::new(network);
@@ -460,6 +481,17 @@ fn places(scenario: &Scenario, named: Option<&str>) -> Option<(String, String)> 
     }
 }
 
+/// What a program in real time waits for as it begins.
+pub(crate) fn waits(role: &Role) -> String {
+    match role {
+        Role::Server { listen } => format!("waiting for a client on TCP {listen}"),
+        Role::Client { server, wait } => format!(
+            "waiting for a server at {server} for at most {} s (--wait)",
+            wait.as_secs()
+        ),
+    }
+}
+
 /// The whole of a program that runs where its arguments say: reads them, runs it, tells what went wrong on
 /// standard error, and gives 0 if nothing did, 1 if the program failed, 2 if it could not run.
 pub fn main<E: Display + Send + 'static>(
@@ -470,8 +502,12 @@ pub fn main<E: Display + Send + 'static>(
         #[command(flatten)]
         device: DeviceArgs,
     }
-    let Whole { device } = clap::Parser::parse();
-    match launch(&device, program) {
+    let Whole { device } = arguments::parse(std::env::args_os()).unwrap_or_else(|e| e.exit());
+    let tells = move |context: Context, role: Role| {
+        let context = context.telling(|role| eprintln!("{}", waits(role)));
+        program(context, role)
+    };
+    match launch(&device, tells) {
         Err(e) => {
             eprintln!("error: {e}");
             ExitCode::from(2)
@@ -501,6 +537,7 @@ mod tests {
             device: device.into(),
             server: None,
             port: 18515,
+            wait: 10,
             seed: None,
             set: Vec::new(),
             mishaps: MishapArgs::default(),
@@ -533,6 +570,10 @@ mod tests {
             ("sim:no-such-scenario", "no-such-scenario"),
             ("sim:two-hosts@h0", "h0"),
             ("sim:two-hosts@h0,h9", "h9"),
+            (
+                "sim:two-hosts@h1,h1",
+                "sim:two-hosts@h1,h1: client and server are both on h1, and need a host each",
+            ),
             ("no-such-device", "no-such-device"),
         ] {
             let message = failure(&args(device));

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | `arguments` | values of options, refused alike by every command |
 //! | [`mod@format`] | the scenario file: TOML in, plain data out |
 //! | [`library`] | the scenarios that come with the program |
 //! | [`run`] | a scenario in, a report out |
@@ -19,6 +20,7 @@
 //! | `warning` | set-ups that cannot do what they say |
 //! | [`units`] | quantities with units |
 
+mod arguments;
 pub mod cli;
 pub mod device;
 pub mod format;

@@ -180,6 +180,55 @@ fn numbers_of_options_have_limits() {
     }
 }
 
+/// Every option that takes a number, by the programs' own help.
+#[test]
+fn a_negative_number_is_refused_by_the_name_of_its_option() {
+    let mut options = 0;
+    for (command, needs) in [
+        ("run", &["two-hosts"][..]),
+        ("sweep", &["two-hosts"]),
+        ("check", &["two-hosts"]),
+        ("list", &[]),
+        ("inspect", &["no-such.pcap"]),
+        ("conformance", &[]),
+        ("devices", &[]),
+        ("perf", &["write-bw"]),
+        #[cfg(target_os = "linux")]
+        ("pingpong", &[]),
+    ] {
+        let help = softroce(&[command, "--help"]);
+        for line in text(&help.stdout).lines() {
+            let Some((option, value)) = line
+                .split_once("--")
+                .and_then(|(_, rest)| rest.trim_end().split_once(" <"))
+                .and_then(|(name, value)| Some((name, value.strip_suffix('>')?)))
+            else {
+                continue;
+            };
+            let given = match value {
+                "N" | "BYTES" | "SECONDS" | "PORT" | "INDEX" | "SL" => "-1",
+                "SHARE" => "-1%",
+                "RATE" => "-1Gbps",
+                _ => continue,
+            };
+            options += 1;
+            let option = format!("--{option}");
+            let out = softroce(&[&[command], needs, &[&option, given]].concat());
+            let err = text(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{command} {option}: {err}");
+            let named = format!("invalid value '{given}' for '{option} <{value}>': ");
+            let told = err.split_once(&named);
+            let told = told.map_or("", |(_, why)| why.lines().next().unwrap_or_default());
+            assert!(
+                told.contains("is not in ") || told.starts_with("must "),
+                "{command} {option}: {err}"
+            );
+        }
+    }
+    // Those of perf and pingpong alone are more.
+    assert!(options > 30, "{options}");
+}
+
 #[test]
 fn a_value_that_no_metric_has_is_told_in_a_sentence() {
     let expect = |metric: &str| format!("[[expect]]\nmetric = \"{metric}\"\nequals = 0\n");

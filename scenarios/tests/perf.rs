@@ -5,6 +5,7 @@ mod common;
 
 use common::{softroce, text};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -133,6 +134,61 @@ fn atomics_add_up_and_every_service_delivers() {
             "{test} {service}: {row}"
         );
     }
+}
+
+#[test]
+fn lists_of_requests_carry_the_same_data() {
+    for args in [
+        &["write-bw", "-n", "400", "-l", "10"][..],
+        &["write-bw", "-n", "400", "-l", "100", "-Q", "20", "-b"],
+        &["send-bw", "-n", "400", "-l", "16", "-q", "3", "-s", "300"],
+        &[
+            "send-bw", "-n", "400", "-l", "8", "-s", "64", "-I", "64", "-c", "UD", "-r", "400",
+        ],
+        &["read-bw", "-n", "400", "-l", "40", "-s", "4096"],
+        &["atomic-bw", "-n", "300", "-l", "30", "-q", "3"],
+    ] {
+        let report = sim(&[args, &["--verify"]].concat());
+        let row = &report["sizes"][0];
+        let each: u64 = args[2].parse().unwrap();
+        let qps = if args.contains(&"-q") { 3 } else { 1 };
+        assert_eq!(row["iterations"], each * qps, "{args:?}");
+        assert_eq!(row["lost"], 0, "{args:?}");
+        assert!(row["verified"].as_u64().unwrap() >= 128, "{args:?}: {row}");
+    }
+    // For a time: it ends behind a list.
+    let report = sim(&[
+        "send-bw",
+        "-D",
+        "1",
+        "-l",
+        "7",
+        "-s",
+        "4096",
+        "--set",
+        "link.rate=10Mbps",
+        "-u",
+        "20",
+    ]);
+    let sent = report["sizes"][0]["iterations"].as_u64().unwrap();
+    assert!(sent > 0 && sent.is_multiple_of(7), "{sent}");
+}
+
+/// Of a list as long as the queue the last request completes, and only then is there room for the next.
+#[test]
+fn a_list_goes_when_there_is_room_for_all_of_it() {
+    let report = sim(&[
+        "write-bw", "-n", "256", "-s", "4096", "-m", "4096", "-t", "8", "-l", "8",
+    ]);
+    let packet = (4096.0 + 16.0 + AROUND) * 0.08;
+    let answer = (4.0 + AROUND) * 0.08;
+    // There and back it is 500 ns each; a completion is found at most one poll, 100 ns, late.
+    let least = 8.0 * packet + 500.0 + answer + 500.0;
+    let found = 8.0 * 4096.0 * 8.0 / bandwidth(&report) * 1e9;
+    assert!(
+        found > least - 2.0 && found < least + 102.0,
+        "{found} ns for a list, not {least}"
+    );
 }
 
 #[test]
@@ -431,6 +487,16 @@ fn what_is_not_supported_is_refused() {
         (&["read-bw", "-I", "8"], "--inline_size 8"),
         (&["write-bw", "-m", "1500"], "1500"),
         (&["write-bw", "-t", "4", "-Q", "5"], "--cq-mod 5"),
+        (&["send-lat", "-l", "2"], "--post-list 2 is for bandwidth"),
+        (&["write-bw", "-l", "200"], "--tx-depth 128"),
+        (&["write-bw", "-l", "10", "-Q", "4"], "--cq-mod 4"),
+        (&["write-bw", "-l", "16", "-n", "100"], "--iters 100"),
+        (&["write-bw", "-l", "0"], "--post-list"),
+        (
+            &["write-bw", "-d", "sim:two-hosts@h1,h1"],
+            "client and server are both on h1",
+        ),
+        (&["write-bw", "-p", "0", "127.0.0.1"], "--port 0"),
         (&["write-bw", "-x", "1"], "--gid-index 1"),
         (&["write-bw", "-R"], "-R"),
         (&["write-bw", "-s", "0"], "0"),
@@ -462,13 +528,51 @@ fn what_is_not_supported_is_refused() {
             text(&out.stderr)
         );
     }
-    let out = perf(&["send-bw", "-c", "UD", "-s", "5000", "-d", "sim:two-hosts"]);
-    assert_eq!(out.status.code(), Some(1));
-    assert!(
-        text(&out.stderr).contains("--size 5000"),
-        "{}",
-        text(&out.stderr)
-    );
+    // Seven messages of 8 MiB and their margins are what fits into 64 MiB.
+    let large = [
+        "write-bw", "-s", "8388608", "-l", "8", "-n", "8", "--verify",
+    ];
+    for (args, told) in [
+        (&["send-bw", "-c", "UD", "-s", "5000"][..], "--size 5000"),
+        (
+            &large,
+            "--post-list 8: with --verify a queue pair has at most 7 requests",
+        ),
+    ] {
+        let out = perf(&[args, &["-d", "sim:two-hosts"]].concat());
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{args:?}");
+        assert!(err.contains(told), "{args:?}: {err}");
+    }
+}
+
+/// The system chooses a server's port, and the server tells it.
+#[test]
+fn port_0_is_one_that_is_told() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_softroce"))
+        .args(["perf", "send-lat", "-n", "10", "-p", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut told = BufReader::new(server.stderr.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    let port = line
+        .trim_end()
+        .strip_prefix("softroce: perf: waiting for a client on TCP 0.0.0.0:");
+    let client = perf(&[
+        "send-lat",
+        "-n",
+        "10",
+        "-p",
+        port.expect(&line),
+        "127.0.0.1",
+    ]);
+    assert_eq!(client.status.code(), Some(0), "{}", text(&client.stderr));
+    // Whoever finds the server at once need not wait for it.
+    assert!(!text(&client.stderr).contains("waiting for a server"));
+    assert_eq!(finish(server).status.code(), Some(0));
 }
 
 #[test]
@@ -486,6 +590,8 @@ fn a_client_without_a_server_says_what_it_waits_for_and_prints_no_table() {
         "softroce: perf: waiting for a server at 127.0.0.1:{port} for at most 1 s (--wait)"
     );
     assert_eq!((err.len(), err[0]), (2, waits.as_str()), "{err:?}");
-    let fails = format!("softroce: perf: client: connecting to 127.0.0.1:{port}: ");
+    let fails = format!(
+        "softroce: perf: client: connecting to 127.0.0.1:{port}: nobody listened there for 1 s: Connection refused"
+    );
     assert!(err[1].starts_with(&fails), "{err:?}");
 }

@@ -281,11 +281,15 @@ fn a_client_that_stands_still_ends_the_server() {
     );
 }
 
-/// One line on standard error, and exit code 2.
-fn refused(args: &[&str]) -> String {
+fn ended(args: &[&str]) -> Output {
     let mut child = command(args).spawn().unwrap();
     wait(&mut child, LIMIT);
-    let output = child.wait_with_output().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// One line on standard error, and exit code 2.
+fn refused(args: &[&str]) -> String {
+    let output = ended(args);
     let err = text(&output.stderr);
     assert_eq!(code(&output), 2, "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
@@ -302,8 +306,15 @@ fn what_cannot_begin_says_why() {
         "{taken}"
     );
     drop(probe);
-    let nobody = refused(&["-p", &port, "127.0.0.1"]);
-    assert!(nobody.contains("Connection refused"), "{nobody}");
+    let nobody = ended(&["-p", &port, "--wait", "1", "127.0.0.1"]);
+    let err = text(&nobody.stderr);
+    let err: Vec<&str> = err.lines().collect();
+    assert_eq!((code(&nobody), err.len()), (2, 2), "{err:?}");
+    assert!(
+        err[0].ends_with("for at most 1 s (--wait)")
+            && err[1].contains("nobody listened there for 1 s: Connection refused"),
+        "{err:?}"
+    );
     let unknown = refused(&["-p", &port, "no such host"]);
     assert!(unknown.contains("cannot find no such host"), "{unknown}");
     let foreign = refused(&["-p", &port, "127.0.0.1", "--bind", "203.0.113.1"]);
@@ -332,6 +343,8 @@ fn what_cannot_begin_says_why() {
         ),
         (&["-d", "sim:no-such"], "no-such"),
         (&["-d", "sim:two-hosts", "127.0.0.1"], "both roles"),
+        (&["-d", "sim:two-hosts@h0,h0"], "both on h0"),
+        (&["-p", "0", "127.0.0.1"], "--port 0"),
         (&["-p", &port, "-d", "no-such-device"], "no-such-device"),
     ] {
         let err = refused(args);

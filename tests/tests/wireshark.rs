@@ -108,6 +108,7 @@ fn tshark_reads_the_capture_of_a_socket() {
     let port = free_port();
     let end = |name: &str, server: Option<&str>| softroce::pingpong::Options {
         device: softroce::device::DeviceArgs {
+            wait: 10,
             device: "softroce0".into(),
             server: server.map(String::from),
             port,
@@ -125,7 +126,6 @@ fn tshark_reads_the_capture_of_a_socket() {
         bind: None,
         timeout: 14,
         retry_cnt: 7,
-        wait: 10,
         capture: Some(dir.path().join(name)),
         json: true,
     };

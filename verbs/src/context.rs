@@ -5,11 +5,14 @@ use crate::completion::{ChannelInner, CompletionChannel, CompletionQueue};
 use crate::domain::ProtectionDomain;
 use crate::error::Result;
 use crate::event::AsyncEvent;
-use crate::exchange::{PATIENCE, Partner, Role};
+use crate::exchange::{Partner, Role};
 use crate::provider::{Join, Provider};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// See [`Context::telling`].
+type Tell = dyn Fn(&Role) + Send + Sync;
 
 /// An opened device (`ibv_context`). Clones are of the same one; it is closed when the last object made
 /// from it is gone.
@@ -17,11 +20,15 @@ use std::time::Duration;
 #[doc(alias = "ibv_context")]
 pub struct Context {
     pub(crate) provider: Arc<dyn Provider>,
+    tell: Option<Arc<Tell>>,
 }
 
 impl Context {
     pub(crate) fn new(provider: Arc<dyn Provider>) -> Context {
-        Context { provider }
+        Context {
+            provider,
+            tell: None,
+        }
     }
 
     /// Name of the device.
@@ -148,23 +155,29 @@ impl Context {
         Ok(Spawned { join, outcome })
     }
 
-    /// Meets the program in the other role, to tell each other addresses and keys.
+    /// Meets the program in the other role, to tell each other addresses and keys. A server waits for a client for
+    /// ever, a client for a server as long as its role says; in virtual time there is no limit.
     ///
     /// # Errors
     ///
     /// If there is nobody.
     pub fn exchange(&self, role: &Role) -> Result<Partner> {
-        self.exchange_within(role, PATIENCE)
+        let quiet = |_: &Role| {};
+        let tell: &dyn Fn(&Role) = match &self.tell {
+            Some(tell) => &**tell,
+            None => &quiet,
+        };
+        Ok(Partner::new(self.provider.exchange(role, tell)?))
     }
 
-    /// As [`Context::exchange`], which waits for a minute; a client waits for the server at most so long here.
-    /// In virtual time there is no limit.
-    ///
-    /// # Errors
-    ///
-    /// If there is nobody.
-    pub fn exchange_within(&self, role: &Role, wait: Duration) -> Result<Partner> {
-        Ok(Partner::new(self.provider.exchange(role, wait)?))
+    /// This context, with somebody to tell when an [exchange](Context::exchange) in real time has to wait: of a server's
+    /// role with the address that it listens at, even if the system has chosen the port; of a client's once nobody was
+    /// there.
+    pub fn telling(&self, tell: impl Fn(&Role) + Send + Sync + 'static) -> Context {
+        Context {
+            provider: self.provider.clone(),
+            tell: Some(Arc::new(tell)),
+        }
     }
 }
 

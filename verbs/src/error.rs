@@ -32,6 +32,9 @@ pub enum Error {
     /// A request was not taken.
     #[error(transparent)]
     Post(#[from] PostError),
+    /// A request of a list was not taken.
+    #[error(transparent)]
+    PostList(#[from] BadRequest),
     /// The connection manager refuses.
     #[error(transparent)]
     Cm(#[from] CmError),
@@ -101,6 +104,17 @@ pub enum Error {
     /// A message that does not fit what the programs agreed on.
     #[error("{0}")]
     Protocol(String),
+}
+
+/// Why a list of requests was not taken to its end ([`QueuePair::post_send_list`](crate::QueuePair::post_send_list)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("request {index} of the list: {source}")]
+#[doc(alias = "bad_wr")]
+pub struct BadRequest {
+    /// Place in the list, from 0, of the request that was not taken: so many before it were.
+    pub index: usize,
+    /// What is wrong with it.
+    pub source: PostError,
 }
 
 /// A result of this crate.

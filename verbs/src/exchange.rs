@@ -4,9 +4,9 @@
 use crate::error::{Error, Result};
 use crate::{Gid, Psn, QpNumber, Remote, RemoteKey};
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which part a program has. In virtual time the addresses mean nothing: client and server of one network
 /// find each other in the order in which they ask.
@@ -21,6 +21,8 @@ pub enum Role {
     Client {
         /// Where it is, by TCP.
         server: SocketAddr,
+        /// How long to ask again while nobody listens there.
+        wait: Duration,
     },
 }
 
@@ -177,10 +179,58 @@ impl Endpoint {
     }
 }
 
-/// How long to wait for a partner to come, and then for each of its messages.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for each message of a partner.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a client asks again while nobody listens.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// Connects to a TCP server at one of its addresses, and gives that address too. While it refuses, it may be about to
+/// come: it is asked again for as long as `wait`, after `tell` was called.
+///
+/// # Errors
+///
+/// What the operating system says, and how long nobody listened.
+pub fn reach(
+    servers: &[SocketAddr],
+    wait: Duration,
+    tell: impl FnOnce(),
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let start = Instant::now();
+    let mut tell = Some(tell);
+    loop {
+        let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
+        let mut is_refused = false;
+        for &server in servers {
+            let left = wait.saturating_sub(start.elapsed()).max(AGAIN);
+            match TcpStream::connect_timeout(&server, left) {
+                // Where the system gives out the port that is asked for, a connection finds itself.
+                Ok(stream) if stream.local_addr()? == server => {
+                    is_refused = true;
+                    failure = ErrorKind::ConnectionRefused.into();
+                }
+                Ok(stream) => return Ok((stream, server)),
+                Err(e) => {
+                    is_refused |= e.kind() == ErrorKind::ConnectionRefused;
+                    failure = e;
+                }
+            }
+        }
+        if !is_refused {
+            return Err(failure);
+        }
+        if start.elapsed() >= wait {
+            let text = format!(
+                "nobody listened there for {} s: {failure}",
+                wait.as_secs_f64()
+            );
+            return Err(io::Error::new(ErrorKind::ConnectionRefused, text));
+        }
+        if let Some(tell) = tell.take() {
+            tell();
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
 
 /// Messages over TCP, each behind its length in four bytes.
 #[derive(Debug)]
@@ -190,7 +240,10 @@ pub(crate) struct TcpExchange {
 }
 
 impl TcpExchange {
-    pub(crate) fn meet(role: &Role, wait: Duration) -> Result<TcpExchange> {
+    /// Meets the program in the other role; `tell` is told of what is waited for ([`Context::telling`]).
+    ///
+    /// [`Context::telling`]: crate::Context::telling
+    pub(crate) fn meet(role: &Role, tell: &dyn Fn(&Role)) -> Result<TcpExchange> {
         let (stream, peer) = match *role {
             Role::Server { listen } => {
                 let at = |source| Error::Os {
@@ -198,11 +251,18 @@ impl TcpExchange {
                     source,
                 };
                 let listener = TcpListener::bind(listen).map_err(at)?;
-                let (stream, peer) = listener.accept().map_err(at)?;
-                (stream, peer.to_string())
+                let listen = listener.local_addr().map_err(at)?;
+                tell(&Role::Server { listen });
+                listener.accept().map_err(at)?
             }
-            Role::Client { server } => (Self::reach(server, wait)?, server.to_string()),
+            Role::Client { server, wait } => {
+                reach(&[server], wait, || tell(role)).map_err(|source| Error::Os {
+                    call: format!("connecting to {server}"),
+                    source,
+                })?
+            }
         };
+        let peer = peer.to_string();
         let set = |source| Error::Os {
             call: format!("setting up the connection with {peer}"),
             source,
@@ -212,47 +272,24 @@ impl TcpExchange {
         Ok(TcpExchange { stream, peer })
     }
 
-    /// The server may be about to come.
-    fn reach(server: SocketAddr, wait: Duration) -> Result<TcpStream> {
-        let start = std::time::Instant::now();
-        loop {
-            let left = wait.saturating_sub(start.elapsed()).max(AGAIN);
-            match TcpStream::connect_timeout(&server, left) {
-                Ok(stream) => return Ok(stream),
-                Err(e)
-                    if e.kind() == std::io::ErrorKind::ConnectionRefused
-                        && start.elapsed() < wait =>
-                {
-                    std::thread::sleep(AGAIN);
-                }
-                Err(source) => {
-                    return Err(Error::Os {
-                        call: format!("connecting to {server}"),
-                        source,
-                    });
-                }
-            }
-        }
-    }
-
     /// True if there is something to receive, an end among it.
-    fn has_begun(&self) -> std::io::Result<bool> {
+    fn has_begun(&self) -> io::Result<bool> {
         self.stream.set_nonblocking(true)?;
         let found = self.stream.peek(&mut [0]);
         self.stream.set_nonblocking(false)?;
         match found {
             Ok(_) => Ok(true),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    fn failed(&self, e: std::io::Error) -> Error {
+    fn failed(&self, e: io::Error) -> Error {
         Error::Exchange {
             peer: self.peer.clone(),
             why: match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => "it has ended".into(),
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+                ErrorKind::UnexpectedEof => "it has ended".into(),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                     format!("it said nothing for {} s", PATIENCE.as_secs())
                 }
                 _ => e.to_string(),

@@ -42,9 +42,9 @@ pub use context::{Context, Spawned};
 pub use device::software;
 pub use device::{Device, DeviceKind, devices, open};
 pub use domain::{AddressHandle, MemoryRegion, MemoryWindow, ProtectionDomain};
-pub use error::{Error, Result};
+pub use error::{BadRequest, Error, Result};
 pub use event::{AsyncEvent, CqId, SrqId};
-pub use exchange::{Endpoint, MAX_MESSAGE, Partner, Role};
+pub use exchange::{Endpoint, MAX_MESSAGE, Partner, Role, reach};
 pub use queue_pair::{Connection, QpBuilder, QueuePair};
 pub use srq::SharedReceiveQueue;
 

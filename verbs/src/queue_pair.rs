@@ -2,7 +2,7 @@
 
 use crate::completion::{CompletionQueue, CqInner};
 use crate::domain::{MemoryWindow, ProtectionDomain};
-use crate::error::{Error, Result};
+use crate::error::{BadRequest, Error, Result};
 use crate::exchange::Endpoint;
 use crate::provider::{self, Handle, QpSpec};
 use crate::srq::{SharedReceiveQueue, SrqInner};
@@ -349,6 +349,20 @@ impl QueuePair {
             return self.queue().post_send(&request);
         }
         self.queue().post_send(request)
+    }
+
+    /// Queues send requests one after the other, and tells the device once, behind the last of them.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`]: the requests before that one are queued, it and those behind it are not.
+    #[doc(alias = "ibv_post_send")]
+    pub fn post_send_list(
+        &mut self,
+        requests: &[SendRequest<'_>],
+    ) -> std::result::Result<(), BadRequest> {
+        let all = self.signal_all;
+        self.queue().post_send_list(requests, all)
     }
 
     /// Queues a receive request.

@@ -128,7 +128,13 @@ fn in_virtual_time<T: Send + 'static>(
     .expect("a network of two");
     let mut world = World::new(network);
     let roles = [
-        ("h0", Role::Client { server: NOWHERE }),
+        (
+            "h0",
+            Role::Client {
+                server: NOWHERE,
+                wait: Duration::ZERO,
+            },
+        ),
         ("h1", Role::Server { listen: NOWHERE }),
     ];
     for (host, role) in roles {
@@ -344,7 +350,10 @@ mod real_time {
         let address = probe.local_addr().unwrap();
         drop(probe);
         let roles = [
-            Role::Client { server: address },
+            Role::Client {
+                server: address,
+                wait: Duration::from_secs(20),
+            },
             Role::Server { listen: address },
         ];
         std::thread::scope(|s| {

@@ -24,7 +24,10 @@ fn roles() -> (Role, Role) {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.local_addr().unwrap().port()));
     (
         Role::Server { listen: address },
-        Role::Client { server: address },
+        Role::Client {
+            server: address,
+            wait: Duration::from_secs(20),
+        },
     )
 }
 

@@ -46,6 +46,7 @@ const CLIENT: Role = Role::Client {
         std::net::Ipv4Addr::LOCALHOST,
         0,
     )),
+    wait: Duration::ZERO,
 };
 
 /// SENDs there and back; how long all of it took.

@@ -9,6 +9,7 @@ mod interrupt;
 mod output;
 mod scenarios;
 
+use crate::arguments::{integer, seed};
 use crate::format::{Diagnostics, Plan};
 use crate::inspect;
 use crate::plain::plain;
@@ -98,7 +99,7 @@ struct SweepArgs {
 #[derive(Args, Debug)]
 struct How {
     /// Seed of every random stream, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     /// Directory for captures and reports; it is made if it is not there.
     #[arg(long, value_name = "DIR")]
@@ -107,20 +108,14 @@ struct How {
     #[arg(long = "capture", value_name = "LINK", requires = "out")]
     captures: Vec<String>,
     /// The most packets of each link that --capture names; later ones are left out.
-    #[arg(long, value_name = "N", value_parser = packets, allow_negative_numbers = true,
-          default_value_t = CAPTURE_PACKETS, requires = "captures")]
+    #[arg(long, value_name = "N", value_parser = packets, default_value_t = CAPTURE_PACKETS, requires = "captures")]
     capture_packets: u64,
     /// Print one JSON document with the whole report of each run.
     #[arg(long)]
     json: bool,
     /// Runs at the same time [default: as many as there are processors].
-    #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-}
-
-/// A seed, as scenarios have it.
-fn seed(text: &str) -> Result<u64, String> {
-    integer(text, 0, i64::MAX as u64)
 }
 
 /// Packets of a capture if nothing else is said: at most some 9 GB with jumbo frames.
@@ -132,11 +127,6 @@ fn packets(text: &str) -> Result<u64, String> {
 
 fn jobs(text: &str) -> Result<usize, String> {
     integer(text, 1, 1 << 16).map(|n| n as usize)
-}
-
-fn integer(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let value = text.parse().ok().filter(|n| (least..=most).contains(n));
-    value.ok_or_else(|| format!("must be an integer from {least} to {most}"))
 }
 
 impl How {
@@ -194,7 +184,7 @@ enum Outcome {
 
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match crate::arguments::parse::<Cli>(args) {
         Ok(cli) => cli,
         Err(error) => {
             // A reader that has gone away is no failure of ours.

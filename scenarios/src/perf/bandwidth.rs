@@ -219,15 +219,17 @@ fn post(
 ) -> Result<()> {
     loop {
         let progress = lanes.progress[qp];
-        let room = progress.posted - progress.completed < lanes.depth;
-        if !room || progress.posted == target {
+        let posted = progress.posted + lanes.list;
+        let room = posted - progress.completed <= lanes.depth;
+        if !room || posted > target {
             return Ok(());
         }
-        if progress.posted.is_multiple_of(lanes.cq_mod) {
+        let completions = progress.posted.div_ceil(lanes.cq_mod)..posted.div_ceil(lanes.cq_mod);
+        if !completions.is_empty() {
             let now = context.now();
             clock.first.get_or_insert(now);
-            clock.posted[qp].push_back(now);
+            clock.posted[qp].extend(completions.map(|_| now));
         }
-        lanes.post(qp, progress.posted + 1 == target)?;
+        lanes.post_list(qp, posted == target)?;
     }
 }

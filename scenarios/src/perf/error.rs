@@ -1,6 +1,6 @@
 //! What can go wrong on the way.
 
-use softroce_verbs::{Error, PostError, QpNumber, Status};
+use softroce_verbs::{BadRequest, Error, PostError, QpNumber, Status};
 use std::time::Duration;
 
 /// Why a measurement failed.
@@ -34,9 +34,20 @@ pub(super) enum PerfError {
         value: u64,
         limit: u64,
     },
+    /// What is compared bounds what is outstanding.
+    #[error(
+        "--post-list {list}: with --verify a queue pair has at most {depth} requests of {size} bytes outstanding"
+    )]
+    Verified { list: u64, size: u32, depth: u64 },
     /// Data is not what was sent.
     #[error("data is damaged: {0}")]
     Data(String),
+}
+
+impl From<BadRequest> for PerfError {
+    fn from(e: BadRequest) -> PerfError {
+        PerfError::Verbs(e.into())
+    }
 }
 
 impl From<PostError> for PerfError {

@@ -1,12 +1,12 @@
 //! Queue pairs and memory of one size, connected with those of the other end.
 
 use super::error::{PerfError, Result};
-use super::options::{Config, Operation, Stop};
+use super::options::{Config, Operation};
 use super::session::{self, Note, Session, unexpected};
 use softroce_verbs::{
     Access, AddressHandle, AddressVector, Completion, CompletionKind, CompletionQueue, Connection,
     Context, Endpoint, Gid, MemoryRegion, Mtu, Psn, QpNumber, QpType, QueuePair, RecvRequest,
-    Reliability, Remote, RemoteKey, SendRequest, Status, Work,
+    Reliability, Remote, RemoteKey, SendRequest, Sge, Status, Work,
 };
 
 /// A datagram's buffer begins with its GRH.
@@ -71,6 +71,8 @@ pub(super) struct Lanes {
     pub(super) depth: u64,
     /// One completion for so many requests.
     pub(super) cq_mod: u64,
+    /// Requests posted at a time.
+    pub(super) list: u64,
     pub(super) size: u32,
     pub(super) compared: u64,
     operation: Operation,
@@ -120,6 +122,10 @@ impl Lanes {
             false => depth.into(),
         };
         let depth = fit(config.tx_depth);
+        let list = u64::from(config.post_list);
+        if list > depth {
+            return Err(PerfError::Verified { list, size, depth });
+        }
         let takes_receives = config.operation == Operation::Send;
         let receives = if takes_receives {
             fit(config.rx_depth)
@@ -206,11 +212,8 @@ impl Lanes {
             cq,
             progress: vec![Progress::default(); config.qps as usize],
             depth,
-            cq_mod: match config.stop {
-                // The end comes at any request.
-                Stop::At(_) => 1,
-                Stop::After(_) => config.cq_mod(size, depth as u32).into(),
-            },
+            cq_mod: config.cq_mod(size, depth as u32).into(),
+            list,
             size,
             compared: 0,
             operation: config.operation,
@@ -218,7 +221,7 @@ impl Lanes {
             verify: config.verify,
             counts: config.operation == Operation::Write && !config.bandwidth,
             is_server,
-            inline: size <= config.inline,
+            inline: size <= config.inline && config.operation.is_answered(),
             layout,
             memory,
             queue_pairs,
@@ -291,9 +294,10 @@ impl Lanes {
         self.scratch = scratch;
     }
 
-    /// Posts the next message of a queue pair, which asks for a completion if `last` or if it is its turn.
-    pub(super) fn post(&mut self, qp: usize, last: bool) -> Result<()> {
-        let message = self.progress[qp].posted;
+    /// The next message but `n` of a queue pair: where it begins here, after what is compared was written there,
+    /// and the work.
+    fn prepare(&mut self, qp: usize, n: u64) -> (Work, u64) {
+        let message = self.progress[qp].posted + n;
         let at = self.layout.send(qp, message);
         let there = |offset: u64| Remote {
             addr: self.remote.addr.wrapping_add(offset),
@@ -322,8 +326,7 @@ impl Lanes {
                 (work, at)
             }
         };
-        let sends = matches!(self.operation, Operation::Send | Operation::Write);
-        if sends && self.verify {
+        if self.operation.is_answered() && self.verify {
             self.write_message(qp, message);
         } else if self.counts {
             let last = at as usize + self.size as usize - 1;
@@ -332,19 +335,81 @@ impl Lanes {
             self.scratch.fill(0xff);
             self.memory.memory().write_at(local as usize, &self.scratch);
         }
-        let sge = [self.memory.sge(local, self.size)];
-        let mut request = SendRequest::new((qp as u64) << 40 | message, work, &sge);
+        (work, local)
+    }
+
+    /// The next message but `n` of a queue pair, which asks for a completion if `last` or if it is its turn. `inline`
+    /// has its data, if that goes inline.
+    fn request<'a>(
+        &self,
+        qp: usize,
+        n: u64,
+        work: Work,
+        sge: &'a [Sge],
+        inline: &'a [u8],
+        last: bool,
+    ) -> SendRequest<'a> {
+        let message = self.progress[qp].posted + n;
+        let mut request = SendRequest::new((qp as u64) << 40 | message, work, sge);
         request.signaled = last || (message + 1).is_multiple_of(self.cq_mod);
-        if sends && self.inline {
-            self.memory.memory().read_at(at as usize, &mut self.scratch);
-            request.inline = Some(&self.scratch);
+        if self.inline {
+            request.inline = Some(inline);
             request.sges = &[];
         }
         if let Some(address) = &self.address {
             request.to = Some(address.to(self.peers[qp], QKEY));
         }
+        request
+    }
+
+    /// Posts the next message of a queue pair, which asks for a completion if `last` or if it is its turn.
+    pub(super) fn post(&mut self, qp: usize, last: bool) -> Result<()> {
+        let (work, local) = self.prepare(qp, 0);
+        let sge = [self.memory.sge(local, self.size)];
+        if self.inline {
+            let data = &mut self.scratch;
+            self.memory.memory().read_at(local as usize, data);
+        }
+        let request = self.request(qp, 0, work, &sge, &self.scratch, last);
         self.queue_pairs[qp].post_send(&request)?;
         self.progress[qp].posted += 1;
+        Ok(())
+    }
+
+    /// Posts the next messages of a queue pair, as many as a list has, with one doorbell. The last of them asks for a
+    /// completion if `last` or if it is its turn.
+    pub(super) fn post_list(&mut self, qp: usize, last: bool) -> Result<()> {
+        if self.list == 1 {
+            return self.post(qp, last);
+        }
+        let size = self.size as usize;
+        let mut parts = Vec::with_capacity(self.list as usize);
+        let mut inline = vec![
+            0;
+            if self.inline {
+                self.list as usize * size
+            } else {
+                0
+            }
+        ];
+        for n in 0..self.list {
+            let (work, local) = self.prepare(qp, n);
+            parts.push((work, [self.memory.sge(local, self.size)]));
+            if self.inline {
+                let data = &mut inline[n as usize * size..][..size];
+                self.memory.memory().read_at(local as usize, data);
+            }
+        }
+        let requests: Vec<SendRequest<'_>> = (0..)
+            .zip(&parts)
+            .map(|(n, (work, sge))| {
+                let data = inline.get(n as usize * size..).unwrap_or_default();
+                let data = &data[..data.len().min(size)];
+                self.request(qp, n, *work, sge, data, last && n + 1 == self.list)
+            })
+            .collect();
+        self.queue_pairs[qp].post_send_list(&requests)?;
+        self.progress[qp].posted += self.list;
         Ok(())
     }
 
@@ -372,7 +437,7 @@ impl Lanes {
             return Ok(Done::Received);
         }
         let done = self.progress[qp].completed;
-        if self.verify && !matches!(self.operation, Operation::Send | Operation::Write) {
+        if self.verify && !self.operation.is_answered() {
             for message in done..=n {
                 self.check_fetched(qp, message)?;
             }

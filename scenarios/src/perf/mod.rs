@@ -57,9 +57,8 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
         ..options.device.clone()
     };
     let program = config.clone();
-    let is_real = device.place() != Where::Scenario;
     let launched = device::launch(&device, move |context, role| {
-        measure(&context, &role, is_real, &program)
+        measure(&context, &role, &program)
     });
     let launched = launched.map_err(|e| e.to_string())?;
     let network = launched.network.as_ref();
@@ -100,14 +99,14 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
 }
 
 /// One end of a measurement.
-fn measure(context: &Context, role: &Role, is_real: bool, config: &Config) -> Ran {
+fn measure(context: &Context, role: &Role, config: &Config) -> Ran {
     let mut ran = Ran {
         mtu: None,
         rows: Vec::new(),
         met: false,
         error: None,
     };
-    let session = Session::meet(context, role, is_real, config.wait);
+    let session = Session::meet(context, role, config.wait);
     ran.met = session.is_ok();
     if let Err(e) =
         session.and_then(|mut session| in_session(context, &mut session, role, config, &mut ran))

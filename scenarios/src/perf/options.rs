@@ -1,5 +1,6 @@
 //! The command line, and what it asks for.
 
+use crate::arguments;
 use crate::device::{DeviceArgs, Where};
 use clap::ValueEnum;
 use softroce_verbs::{Mtu, QpType};
@@ -29,7 +30,7 @@ pub struct Options {
     pub size: Option<u32>,
 
     /// Messages of each queue pair [default: 5000 for bandwidth, 1000 for latency]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = iterations)]
     pub iters: Option<u64>,
 
     /// All sizes from 2 to 8388608 bytes, in powers of two; with UD up to the MTU
@@ -53,12 +54,17 @@ pub struct Options {
     #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub rx_depth: u32,
 
-    /// One completion for so many requests [default: 100; 1 for messages of more than 8192 bytes]
+    /// Requests posted at a time, as a list with one doorbell, for bandwidth
+    #[arg(short = 'l', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    pub post_list: u32,
+
+    /// One completion for so many requests [default: 100, or 1 for messages of more than 8192 bytes; of lists, one
+    /// for each]
     #[arg(short = 'Q', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub cq_mod: Option<u32>,
 
     /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller of both ports']
-    #[arg(short, long, value_name = "BYTES", value_parser = parse_mtu)]
+    #[arg(short, long, value_name = "BYTES", value_parser = arguments::mtu)]
     pub mtu: Option<Mtu>,
 
     /// Both ends send, for bandwidth
@@ -120,10 +126,6 @@ pub struct Options {
     #[arg(long)]
     pub verify: bool,
 
-    /// Give up when no server has come, or nothing has moved, for so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub wait: u32,
-
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
@@ -162,11 +164,8 @@ pub enum Atomic {
     CmpAndSwap,
 }
 
-fn parse_mtu(text: &str) -> Result<Mtu, String> {
-    text.parse()
-        .ok()
-        .and_then(Mtu::from_bytes)
-        .ok_or_else(|| String::from("must be 256, 512, 1024, 2048 or 4096"))
+fn iterations(text: &str) -> Result<u64, String> {
+    arguments::integer(text, 1, 1 << 32)
 }
 
 /// The operation that is measured.
@@ -223,6 +222,7 @@ pub(super) struct Config {
     pub(super) tx_depth: u32,
     pub(super) rx_depth: u32,
     pub(super) cq_mod: Option<u32>,
+    pub(super) post_list: u32,
     pub(super) mtu: Option<Mtu>,
     pub(super) both: bool,
     pub(super) inline: u32,
@@ -232,6 +232,8 @@ pub(super) struct Config {
     pub(super) wait: Duration,
 }
 
+/// Messages of each queue pair, if nothing is said.
+const BANDWIDTH_ITERS: u64 = 5000;
 /// Largest size of `--all`.
 const LARGEST: u32 = 8 << 20;
 
@@ -304,6 +306,7 @@ impl Config {
                 "--cq-mod {n}: with --tx-depth {tx_depth} no request would ever complete"
             ));
         }
+        check_list(o, bandwidth, tx_depth)?;
         let place = o.device.place();
         if let Some(index) = o.gid_index {
             if place != Where::Ibverbs && index != 0 {
@@ -327,21 +330,35 @@ impl Config {
             stop: match (o.duration, o.iters, bandwidth) {
                 (Some(seconds), _, _) => Stop::At(Duration::from_secs(seconds.into())),
                 (None, Some(n), _) => Stop::After(n),
-                (None, None, true) => Stop::After(5000),
+                (None, None, true) => Stop::After(BANDWIDTH_ITERS),
                 (None, None, false) => Stop::After(1000),
             },
             qps: o.qp,
             tx_depth,
             rx_depth: o.rx_depth,
-            cq_mod: o.cq_mod,
+            // As perftest has it.
+            cq_mod: o.cq_mod.or((o.post_list > 1).then_some(o.post_list)),
+            post_list: o.post_list,
             mtu: o.mtu,
             both: o.bidirectional,
             inline: o.inline,
             outs: o.outs,
             timeout: o.qp_timeout,
             verify: o.verify,
-            wait: Duration::from_secs(o.wait.into()),
+            wait: o.device.wait(),
         })
+    }
+
+    /// One completion for so many requests of this size.
+    pub(super) fn cq_mod(&self, size: u32, depth: u32) -> u32 {
+        let given = match (self.cq_mod, self.bandwidth, self.stop) {
+            // The end comes at any request, or behind any list.
+            (_, _, Stop::At(_)) if self.post_list == 1 => 1,
+            (Some(n), true, _) => n,
+            (None, true, _) if size <= 8192 => 100,
+            _ => 1,
+        };
+        given.min(depth)
     }
 
     /// What must be the same at both ends, by name.
@@ -384,14 +401,32 @@ impl Config {
             }
         }
     }
+}
 
-    /// One completion for so many requests of this size.
-    pub(super) fn cq_mod(&self, size: u32, depth: u32) -> u32 {
-        let given = match (self.cq_mod, self.bandwidth) {
-            (Some(n), true) => n,
-            (None, true) if size <= 8192 => 100,
-            _ => 1,
-        };
-        given.min(depth)
+/// That lists of requests go on as they begin, by perftest's rules.
+fn check_list(o: &Options, bandwidth: bool, tx_depth: u32) -> Result<(), String> {
+    let n = o.post_list;
+    if n == 1 {
+        return Ok(());
     }
+    if !bandwidth {
+        return Err(format!("--post-list {n} is for bandwidth"));
+    }
+    if n > tx_depth {
+        return Err(format!(
+            "--post-list {n}: with --tx-depth {tx_depth} there would never be room for a list"
+        ));
+    }
+    if let Some(cq_mod) = o.cq_mod.filter(|&m| !n.is_multiple_of(m)) {
+        return Err(format!(
+            "--post-list {n}: must be a multiple of --cq-mod {cq_mod}, for the last request of a list to complete"
+        ));
+    }
+    let iters = o.iters.unwrap_or(BANDWIDTH_ITERS);
+    if o.duration.is_none() && !iters.is_multiple_of(n.into()) {
+        return Err(format!(
+            "--post-list {n}: --iters {iters} is no multiple of it"
+        ));
+    }
+    Ok(())
 }

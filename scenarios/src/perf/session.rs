@@ -2,6 +2,7 @@
 
 use super::error::{PerfError, Result};
 use super::report::Bandwidth;
+use crate::device::waits;
 use serde::{Deserialize, Serialize};
 use softroce_verbs::{Context, Error, Partner, Role};
 use std::io::{self, Write};
@@ -82,23 +83,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Meets the other end; a client in real time (`is_real`) says what it waits for.
-    pub(super) fn meet(
-        context: &Context,
-        role: &Role,
-        is_real: bool,
-        wait: Duration,
-    ) -> Result<Session> {
-        if let Role::Client { server } = role
-            && is_real
-        {
-            let _ = writeln!(
-                io::stderr().lock(),
-                "softroce: perf: waiting for a server at {server} for at most {} s (--wait)",
-                wait.as_secs()
-            );
-        }
-        let partner = context.exchange_within(role, wait)?;
+    /// Meets the other end; in real time it says what it waits for.
+    pub(super) fn meet(context: &Context, role: &Role, wait: Duration) -> Result<Session> {
+        let telling = context.telling(|role| {
+            let _ = writeln!(io::stderr().lock(), "softroce: perf: {}", waits(role));
+        });
+        let partner = telling.exchange(role)?;
         Ok(Session {
             context: context.clone(),
             partner,

@@ -379,24 +379,27 @@ pub(super) fn resolve(
     Ok(addresses)
 }
 
-/// Connects to the server at one of its addresses.
+/// Connects to the server at one of its addresses, which may be about to listen.
 pub(super) fn call(
     server: &str,
-    port: u16,
     addresses: &[SocketAddr],
+    options: &Options,
 ) -> Result<Stream, PingpongError> {
-    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for &address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(tcp) => return Stream::new(tcp, address),
-            Err(e) => failure = e,
-        }
+    let port = options.device.port;
+    let tell = || {
+        eprintln!(
+            "softroce pingpong: waiting for a server at {server}, TCP port {port}, for at most {} s (--wait)",
+            options.device.wait
+        );
+    };
+    match softroce_verbs::reach(addresses, options.device.wait(), tell) {
+        Ok((tcp, address)) => Stream::new(tcp, address),
+        Err(source) => Err(PingpongError::Connect {
+            server: server.into(),
+            port,
+            source,
+        }),
     }
-    Err(PingpongError::Connect {
-        server: server.into(),
-        port,
-        source: failure,
-    })
 }
 
 /// Says that this end is ready and waits until the other is.

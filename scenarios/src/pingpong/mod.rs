@@ -216,7 +216,7 @@ fn converse(
             exchange::announce(listener);
             exchange::accept(listener)?
         }
-        Meeting::Call(server, addresses) => exchange::call(server, options.device.port, addresses)?,
+        Meeting::Call(server, addresses) => exchange::call(server, addresses, options)?,
         Meeting::Beside(role) => Stream::beside(context.exchange(role)?),
     };
     if !is_server {

@@ -18,31 +18,31 @@ pub struct Options {
     pub device: DeviceArgs,
 
     /// Size of a message in bytes
-    #[arg(short, long, value_name = "BYTES", allow_negative_numbers = true, default_value_t = 4096,
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(0..=MAX_SIZE as i64))]
     pub size: u32,
 
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096
-    #[arg(short, long, value_name = "BYTES", allow_negative_numbers = true, default_value = "1024", value_parser = parse_mtu)]
+    #[arg(short, long, value_name = "BYTES", default_value = "1024", value_parser = crate::arguments::mtu)]
     pub mtu: Mtu,
 
     /// Receive requests posted at a time
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true, default_value_t = 500,
+    #[arg(short, long, value_name = "N", default_value_t = 500,
           value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub rx_depth: u32,
 
     /// Messages sent back and forth
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, default_value_t = 1000,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: u32,
 
     /// Service level
-    #[arg(short = 'l', long, value_name = "SL", allow_negative_numbers = true, default_value_t = 0,
+    #[arg(short = 'l', long, value_name = "SL", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=7))]
     pub sl: u8,
 
     /// Place in the GID table of a device of libibverbs' [default: the first address of RoCEv2 over IPv4]
-    #[arg(short, long, value_name = "INDEX", allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "INDEX")]
     pub gid_idx: Option<u8>,
 
     /// Compare the data of every message of the ping-pong too
@@ -56,19 +56,14 @@ pub struct Options {
     pub bind: Option<IpAddr>,
 
     /// Local ACK timeout exponent: 4.096 us times 2^N; 0 waits for ever
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 14,
+    #[arg(long, value_name = "N", default_value_t = 14,
           value_parser = clap::value_parser!(u8).range(0..=31))]
     pub timeout: u8,
 
     /// Retries before a request fails
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 7,
+    #[arg(long, value_name = "N", default_value_t = 7,
           value_parser = clap::value_parser!(u8).range(0..=7))]
     pub retry_cnt: u8,
-
-    /// Give up when nothing has come from the peer for so many seconds
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub wait: u32,
 
     /// Write the frames that a software card sends and receives to a pcapng file
     #[arg(long, value_name = "FILE")]
@@ -84,24 +79,6 @@ pub(super) const MAX_SIZE: u32 = 256 << 20;
 
 impl Options {
     pub(super) fn idle_limit(&self) -> Duration {
-        Duration::from_secs(self.wait.into())
-    }
-}
-
-fn parse_mtu(text: &str) -> Result<Mtu, String> {
-    text.parse()
-        .ok()
-        .and_then(Mtu::from_bytes)
-        .ok_or_else(|| String::from("must be 256, 512, 1024, 2048 or 4096"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_mtu_is_one_of_five() {
-        assert_eq!(parse_mtu("4096"), Ok(Mtu::M4096));
-        assert!(parse_mtu("1500").is_err());
+        self.device.wait()
     }
 }

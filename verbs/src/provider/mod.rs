@@ -20,7 +20,7 @@ pub mod sim;
 
 use crate::attributes::{DeviceAttributes, GidEntry, PortAttributes};
 use crate::cm::{CommId, ConnParam, Event, ServiceId};
-use crate::error::Result;
+use crate::error::{BadRequest, Result};
 use crate::event::AsyncEvent;
 use crate::exchange::{Exchange, Role};
 use crate::{
@@ -116,8 +116,8 @@ pub(crate) trait Provider: Send + Sync {
     fn sleep(&self, time: Duration) -> Result<()>;
     /// Runs `program` beside the caller, in the provider's time.
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
-    /// Meets the program in the other role; in real time a client waits so long for it.
-    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>>;
+    /// Meets the program in the other role; in real time `tell` is told of the wait for it.
+    fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>>;
 
     /// The connection manager of its port.
     fn connection_manager(&self) -> Result<Box<dyn ConnectionManager>> {
@@ -168,6 +168,12 @@ pub(crate) trait CompletionQueue: Send {
 pub(crate) trait QueuePair: Send {
     fn number(&self) -> QpNumber;
     fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError>;
+    /// As many, with one doorbell; with `signal_all` each asks for a completion.
+    fn post_send_list(
+        &mut self,
+        requests: &[SendRequest<'_>],
+        signal_all: bool,
+    ) -> std::result::Result<(), BadRequest>;
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError>;
 }
 

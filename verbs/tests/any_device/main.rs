@@ -8,9 +8,10 @@ mod queues;
 
 use softroce_verbs::attributes::{GidType, PortState};
 use softroce_verbs::{
-    Access, AddressVector, AsyncEvent, Completion, CompletionKind, CompletionQueue, Connection,
-    Context, Immediate, MemoryRegion, Mtu, Notify, PostError, ProtectionDomain, Psn, QpAttributes,
-    QpBuilder, QpType, QueuePair, RecvRequest, Reliability, SendRequest, State, Status, Work,
+    Access, AddressVector, AsyncEvent, BadRequest, Completion, CompletionKind, CompletionQueue,
+    Connection, Context, Immediate, MemoryRegion, Mtu, Notify, PostError, ProtectionDomain, Psn,
+    QpAttributes, QpBuilder, QpType, QueuePair, RecvRequest, Reliability, SendRequest, State,
+    Status, Work,
 };
 use std::time::Duration;
 

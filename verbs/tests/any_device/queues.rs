@@ -169,6 +169,77 @@ fn what_is_posted_too_much_or_wrongly_comes_back() {
     }
 }
 
+/// With one doorbell, and up to the request that is wrong.
+#[test]
+fn a_list_is_posted_in_its_order() {
+    let (mut a, mut b) = pair();
+    for id in 0..8 {
+        b.receive(id, 64 * id, 64);
+    }
+    a.mr.memory()
+        .write_at(0, &std::array::from_fn::<u8, 64, _>(|i| i as u8));
+    let parts: Vec<_> = (0..4).map(|i| [a.mr.sge(0, 10 + i)]).collect();
+    let send = |id: usize| SendRequest::new(id as u64, Work::Send, &parts[id]);
+    let silent = |id| SendRequest {
+        signaled: false,
+        ..send(id)
+    };
+    assert_eq!(a.qp.post_send_list(&[]), Ok(()));
+    // The last of a list completes for all of it.
+    a.qp.post_send_list(&[silent(0), silent(1), send(2)])
+        .unwrap();
+    a.done(2);
+    for id in 0..3 {
+        assert_eq!(b.done(id).byte_len, 10 + id as u32);
+        assert_eq!(b.bytes(64 * id as usize, 10)[9], 9);
+    }
+    let long = [0; 100_000];
+    let wrong = SendRequest {
+        inline: Some(&long),
+        ..SendRequest::new(9, Work::Send, &[])
+    };
+    let refused = a.qp.post_send_list(&[send(0), send(1), wrong, send(3)]);
+    let Err(BadRequest { index: 2, source }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(matches!(source, PostError::Inline { len: 100_000, .. }));
+    a.done(0);
+    a.done(1);
+    b.done(3);
+    b.done(4);
+    // More than there is room for: what fits has gone.
+    let (mut a, _b) = pair_of(QpType::Rc, &Connection::default());
+    let many = vec![SendRequest::new(1, Work::Send, &[]); 100_000];
+    let Err(BadRequest { index, source }) = a.qp.post_send_list(&many) else {
+        panic!("a queue without an end");
+    };
+    assert!(
+        index >= 16 && matches!(source, PostError::QueueFull { .. }),
+        "{index}: {source}"
+    );
+}
+
+#[test]
+fn where_all_is_signaled_each_request_of_a_list_completes() {
+    let mut a = End::new(open(), QpType::Rc, |b| b.signal_all());
+    let mut b = End::new(open(), QpType::Rc, |b| b);
+    connect(&a, &b, &Connection::default());
+    let list: Vec<_> = (0..4)
+        .map(|id| SendRequest {
+            signaled: false,
+            ..SendRequest::new(id, Work::Send, &[])
+        })
+        .collect();
+    for id in 0..4 {
+        b.receive(id, 0, 0);
+    }
+    a.qp.post_send_list(&list).unwrap();
+    for id in 0..4 {
+        a.done(id);
+        b.done(id);
+    }
+}
+
 #[test]
 fn receives_come_back_when_the_queue_pair_errs() {
     let (a, mut b) = pair();

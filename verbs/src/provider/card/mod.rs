@@ -71,7 +71,7 @@ pub(super) trait Seat: Send + Sync + 'static {
     fn now(&self) -> Duration;
     fn sleep(&self, time: Duration) -> Result<()>;
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
-    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>>;
+    fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>>;
 }
 
 /// A card as a device.
@@ -452,8 +452,8 @@ impl<S: Seat> Provider for CardProvider<S> {
         self.common.seat.spawn(program)
     }
 
-    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>> {
-        self.common.seat.exchange(role, wait)
+    fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>> {
+        self.common.seat.exchange(role, tell)
     }
 
     fn connection_manager(&self) -> Result<Box<dyn super::ConnectionManager>> {

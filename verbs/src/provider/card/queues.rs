@@ -1,7 +1,7 @@
 //! The rings of a card, as the program's side has them.
 
 use super::{Common, Seat};
-use crate::error::Result;
+use crate::error::{BadRequest, Result};
 use crate::provider;
 use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest};
 use softroce_sim::card;
@@ -102,6 +102,26 @@ impl<S: Seat> provider::QueuePair for QueuePair<S> {
         self.queue.post_send(request)?;
         self.common.seat.doorbell(self.queue.number());
         Ok(())
+    }
+
+    fn post_send_list(
+        &mut self,
+        requests: &[SendRequest<'_>],
+        signal_all: bool,
+    ) -> std::result::Result<(), BadRequest> {
+        let mut outcome = Ok(());
+        for (index, request) in requests.iter().enumerate() {
+            let posted = self.queue.post_send(&SendRequest {
+                signaled: request.signaled || signal_all,
+                ..*request
+            });
+            if let Err(source) = posted {
+                outcome = Err(BadRequest { index, source });
+                break;
+            }
+        }
+        self.common.seat.doorbell(self.queue.number());
+        outcome
     }
 
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {

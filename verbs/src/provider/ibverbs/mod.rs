@@ -542,8 +542,8 @@ impl Provider for IbvProvider {
         super::spawn_thread(program)
     }
 
-    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>> {
-        Ok(Box::new(TcpExchange::meet(role, wait)?))
+    fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>> {
+        Ok(Box::new(TcpExchange::meet(role, tell)?))
     }
 }
 

@@ -4,6 +4,7 @@ use super::super::QpSpec;
 use super::abi::*;
 use super::library::check;
 use super::{IbvContext, Keys, convert};
+use crate::error::BadRequest;
 use crate::provider;
 use crate::{
     Completion, CompletionKind, Error, Immediate, Notify, PostError, QpNumber, QpType, RecvRequest,
@@ -193,6 +194,100 @@ impl QueuePair {
     }
 }
 
+/// True if the request names an address handle or a window.
+fn names_objects(request: &SendRequest<'_>) -> bool {
+    request.to.is_some() || matches!(request.work, Work::BindWindow { .. })
+}
+
+/// After a request was posted.
+fn bound(request: &SendRequest<'_>, send: &ibv_send_wr) {
+    if let Work::BindWindow { key, .. } = request.work {
+        // Soft-RoCE finds the window by the key it has now, which libibverbs leaves to us.
+        // SAFETY: fill has found the window, and whoever posts it has the keys locked.
+        unsafe { (*send.bind_mw.mw).rkey = key.0 };
+    }
+}
+
+impl QueuePair {
+    /// A request as libibverbs has it, with `keys` locked if it names objects. It does not point to its elements yet.
+    fn prepare(
+        &self,
+        request: &SendRequest<'_>,
+        signaled: bool,
+        keys: Option<&Keys>,
+    ) -> std::result::Result<(Elements, ibv_send_wr), PostError> {
+        if !request.work.fits(self.qp_type) {
+            return Err(PostError::Unsupported(request.work));
+        }
+        if request.to.is_some() != (self.qp_type == QpType::Ud) {
+            return Err(PostError::Destination);
+        }
+        let mut elements = Elements::new(request.sges, self.cap.max_send_sge)?;
+        let mut flags = 0;
+        for (on, flag) in [
+            (signaled, IBV_SEND_SIGNALED),
+            (request.solicited, IBV_SEND_SOLICITED),
+            (request.fence, IBV_SEND_FENCE),
+        ] {
+            if on {
+                flags |= flag;
+            }
+        }
+        if let Some(data) = request.inline {
+            // The driver copies what the element says without asking for a key.
+            if data.len() > self.cap.max_inline_data as usize || !request.work.sends_data() {
+                return Err(PostError::Inline {
+                    len: data.len(),
+                    limit: self.cap.max_inline_data as usize,
+                });
+            }
+            elements.list[0] = ibv_sge {
+                addr: data.as_ptr() as u64,
+                length: data.len() as u32,
+                lkey: 0,
+            };
+            elements.count = usize::from(!data.is_empty());
+            flags |= IBV_SEND_INLINE;
+        }
+        // SAFETY: every field is a number or a pointer, and may be zero.
+        let mut send: ibv_send_wr = unsafe { std::mem::zeroed() };
+        send.wr_id = request.wr_id;
+        send.num_sge = elements.count as c_int;
+        send.send_flags = flags;
+        fill(request.work, keys, &mut send)?;
+        if let Some(to) = request.to {
+            let known = keys.map(|k| k.addresses.get(to.address.0));
+            let Some(Some(&ah)) = known else {
+                return Err(PostError::Destination);
+            };
+            send.wr = wr {
+                ud: ud {
+                    ah,
+                    remote_qpn: to.qp.get(),
+                    remote_qkey: to.qkey,
+                },
+            };
+        }
+        Ok((elements, send))
+    }
+
+    /// Posts a list of requests, all of which stay in their places until this returns; the one that was not taken.
+    fn ring(
+        &self,
+        first: *mut ibv_send_wr,
+    ) -> std::result::Result<(), (*const ibv_send_wr, PostError)> {
+        let Some(post) = self.context.ops().post_send else {
+            return Err((first.cast_const(), PostError::Device { code: 95 }));
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the queue pair lives as long as self; the driver copies the requests before it returns.
+        match unsafe { post(self.qp, first, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err((bad.cast_const(), refused(code, self.cap.max_send_wr))),
+        }
+    }
+}
+
 /// Opcode, immediate data or key, and the part of the request that goes with the opcode.
 fn fill(
     work: Work,
@@ -261,77 +356,57 @@ impl provider::QueuePair for QueuePair {
     }
 
     fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
-        if !request.work.fits(self.qp_type) {
-            return Err(PostError::Unsupported(request.work));
-        }
-        if request.to.is_some() != (self.qp_type == QpType::Ud) {
-            return Err(PostError::Destination);
-        }
-        let mut elements = Elements::new(request.sges, self.cap.max_send_sge)?;
-        let mut flags = 0;
-        for (on, flag) in [
-            (request.signaled, IBV_SEND_SIGNALED),
-            (request.solicited, IBV_SEND_SOLICITED),
-            (request.fence, IBV_SEND_FENCE),
-        ] {
-            if on {
-                flags |= flag;
-            }
-        }
-        if let Some(data) = request.inline {
-            // The driver copies what the element says without asking for a key.
-            if data.len() > self.cap.max_inline_data as usize || !request.work.sends_data() {
-                return Err(PostError::Inline {
-                    len: data.len(),
-                    limit: self.cap.max_inline_data as usize,
-                });
-            }
-            elements.list[0] = ibv_sge {
-                addr: data.as_ptr() as u64,
-                length: data.len() as u32,
-                lkey: 0,
-            };
-            elements.count = usize::from(!data.is_empty());
-            flags |= IBV_SEND_INLINE;
-        }
-        // SAFETY: every field is a number or a pointer, and may be zero.
-        let mut send: ibv_send_wr = unsafe { std::mem::zeroed() };
-        send.wr_id = request.wr_id;
-        send.sg_list = elements.list.as_mut_ptr();
-        send.num_sge = elements.count as c_int;
-        send.send_flags = flags;
         // Held until the request is posted, so that no address handle or window is destroyed meanwhile.
-        let names_objects = request.to.is_some() || matches!(request.work, Work::BindWindow { .. });
-        let keys = names_objects.then(|| self.context.keys());
-        fill(request.work, keys.as_deref(), &mut send)?;
-        if let Some(to) = request.to {
-            let known = keys.as_deref().map(|k| k.addresses.get(to.address.0));
-            let Some(Some(&ah)) = known else {
-                return Err(PostError::Destination);
-            };
-            send.wr = wr {
-                ud: ud {
-                    ah,
-                    remote_qpn: to.qp.get(),
-                    remote_qkey: to.qkey,
-                },
-            };
-        }
-        let Some(post) = self.context.ops().post_send else {
-            return Err(PostError::Device { code: 95 });
-        };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: the queue pair lives as long as self; the driver copies the request before it returns.
-        match unsafe { post(self.qp, &raw mut send, &raw mut bad) } {
-            0 => {}
-            code => return Err(refused(code, self.cap.max_send_wr)),
-        }
-        if let Work::BindWindow { key, .. } = request.work {
-            // Soft-RoCE finds the window by the key it has now, which libibverbs leaves to us.
-            // SAFETY: fill has found the window, and the keys are locked until here.
-            unsafe { (*send.bind_mw.mw).rkey = key.0 };
-        }
+        let keys = names_objects(request).then(|| self.context.keys());
+        let (mut elements, mut send) = self.prepare(request, request.signaled, keys.as_deref())?;
+        send.sg_list = elements.list.as_mut_ptr();
+        self.ring(&raw mut send).map_err(|(_, e)| e)?;
+        bound(request, &send);
         Ok(())
+    }
+
+    fn post_send_list(
+        &mut self,
+        requests: &[SendRequest<'_>],
+        signal_all: bool,
+    ) -> std::result::Result<(), BadRequest> {
+        let keys = requests
+            .iter()
+            .any(names_objects)
+            .then(|| self.context.keys());
+        let mut outcome = Ok(());
+        let mut list = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            let signaled = request.signaled || signal_all;
+            match self.prepare(request, signaled, keys.as_deref()) {
+                Ok(prepared) => list.push(prepared),
+                Err(source) => {
+                    outcome = Err(BadRequest { index, source });
+                    break;
+                }
+            }
+        }
+        // From here on they stay where they are.
+        let mut next = std::ptr::null_mut();
+        for (elements, send) in list.iter_mut().rev() {
+            send.sg_list = elements.list.as_mut_ptr();
+            send.next = next;
+            next = &raw mut *send;
+        }
+        if next.is_null() {
+            return outcome;
+        }
+        let mut posted = list.len();
+        if let Err((bad, source)) = self.ring(next) {
+            let place = list.iter().position(|(_, send)| std::ptr::eq(send, bad));
+            posted = place.unwrap_or(0);
+            let index = posted;
+            outcome = Err(BadRequest { index, source });
+        }
+        for (request, (_, send)) in requests.iter().zip(&list[..posted]) {
+            bound(request, send);
+        }
+        outcome
     }
 
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError> {

@@ -251,8 +251,8 @@ impl Seat for PortSeat {
         super::spawn_thread(program)
     }
 
-    fn exchange(&self, role: &Role, wait: Duration) -> Result<Box<dyn Exchange>> {
+    fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>> {
         self.engine.release();
-        Ok(Box::new(TcpExchange::meet(role, wait)?))
+        Ok(Box::new(TcpExchange::meet(role, tell)?))
     }
 }

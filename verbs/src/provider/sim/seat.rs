@@ -182,7 +182,7 @@ impl Seat for SimSeat {
         }))
     }
 
-    fn exchange(&self, role: &Role, _: Duration) -> Result<Box<dyn Exchange>> {
+    fn exchange(&self, role: &Role, _: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>> {
         let (pipe, side) = self.shared.meet(role.is_server())?;
         Ok(Box::new(SimExchange {
             shared: self.shared.clone(),
