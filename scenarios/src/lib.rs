@@ -12,6 +12,7 @@
 //! | [`law`] | formulas to compare with |
 //! | `path` | ways between hosts, and how long an empty network takes |
 //! | [`device`] | where verbs programs run: a device, or a scenario's network |
+//! | `idle` | their loops while nothing comes |
 //! | [`inspect`] | captures from any card |
 //! | [`perf`] | bandwidth and latency between two verbs programs |
 //! | `pingpong` | a first conversation between two verbs programs (Linux) |
@@ -24,6 +25,7 @@ mod arguments;
 pub mod cli;
 pub mod device;
 pub mod format;
+mod idle;
 pub mod inspect;
 pub mod law;
 pub mod library;

@@ -129,7 +129,7 @@ impl CompletionQueue {
     /// For a program that has polled in vain and will only poll again, for as long as `limit`. In virtual time the polls
     /// that would find nothing are spared: this ends at the next one that may find something, or after `limit`, and what
     /// the program sees is the same; true is returned. In real time it does nothing and returns false. A program that waits
-    /// for its memory to change must not use it: that makes no completion.
+    /// for its memory to change has [`Context::rest`]: that makes no completion.
     ///
     /// # Errors
     ///

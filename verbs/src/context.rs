@@ -136,6 +136,25 @@ impl Context {
         self.provider.sleep(time)
     }
 
+    /// For a program that waits for its memory to change, has looked there in vain, and its completion queues with it, and
+    /// will only look again, for as long as `limit`. In virtual time the looks that would find nothing are spared: this
+    /// ends at the next one that may find something, a completion too, or after `limit`, and what the program sees is the
+    /// same as if it had polled an empty completion queue in between; true is returned. In real time this tells the
+    /// processor that somebody spins, and returns false. A program that waits for completions alone has
+    /// [`CompletionQueue::rest`], which wakes it less often.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::sleep`].
+    #[inline]
+    pub fn rest(&self, limit: Duration) -> Result<bool> {
+        let rested = self.provider.rest(limit)?;
+        if !rested {
+            std::hint::spin_loop();
+        }
+        Ok(rested)
+    }
+
     /// Runs `program` beside the caller, in the device's own time: a thread, which in virtual time takes
     /// turns with all others.
     ///

@@ -172,6 +172,84 @@ fn a_long_wait_in_vain_is_short() {
     }
 }
 
+/// Words written there and back, each waited for in memory; how long that took at either end. The server, or another
+/// program beside it, writes the last one `late`.
+fn write_back(context: &Context, role: &Role, rests: bool, late: Duration) -> Result<Duration> {
+    let pd = context.alloc_pd()?;
+    let mut cq = context.create_cq(16, None)?;
+    let mut qp = pd.create_qp(QpType::Rc).cq(&cq).build()?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mr = std::sync::Arc::new(pd.reg_new(16, access)?);
+    let mut partner = context.exchange(role)?;
+    let peer = partner.swap(&qp.endpoint(Psn::new(1))?)?;
+    let (there, _) = partner.swap_memory(mr.remote(8), 8)?;
+    qp.connect(Psn::new(1), &peer, &Connection::default())?;
+    partner.barrier()?;
+    let start = context.now();
+    let wait_for = |word: u64, cq: &mut CompletionQueue| -> Result<()> {
+        loop {
+            let mut found = [0; 8];
+            mr.memory().read_at(8, &mut found);
+            if u64::from_ne_bytes(found) == word {
+                return Ok(());
+            }
+            if cq.poll()?.is_none() && rests {
+                assert!(context.rest(Duration::from_millis(1))?);
+            }
+        }
+    };
+    for word in 1..=20 {
+        if role.is_server() {
+            wait_for(word, &mut cq)?;
+        }
+        if role.is_server() && word == 20 {
+            context.sleep(late)?;
+        }
+        mr.memory().write_at(0, &word.to_ne_bytes());
+        qp.post_send(&SendRequest::new(word, Work::Write(there), &[mr.sge(0, 8)]))?;
+        if !role.is_server() {
+            wait_for(word, &mut cq)?;
+        }
+    }
+    // What another program on the same host writes is seen as well.
+    let memory = mr.clone();
+    let beside = context.spawn(move |context| {
+        context.sleep(late)?;
+        memory.memory().write_at(8, &21u64.to_ne_bytes());
+        Ok::<_, Error>(())
+    })?;
+    wait_for(21, &mut cq)?;
+    let took = context.now() - start;
+    beside.join()?.expect("no panic")?;
+    Ok(took)
+}
+
+#[test]
+fn who_waits_for_memory_sees_what_polling_would_have_seen() {
+    let took = |rests: bool, late: Duration| {
+        let mut world = World::new(network());
+        for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+            world
+                .start(host, move |context| {
+                    write_back(&context, &role, rests, late)
+                })
+                .unwrap();
+        }
+        let times = world.run().into_iter().map(|t| t.unwrap());
+        times.collect::<Vec<Duration>>()
+    };
+    let late = Duration::from_nanos(12_345);
+    let rested = took(true, late);
+    assert_eq!(rested, took(false, late));
+    // A WRITE of 8 bytes is 82 bytes, a RETH and its data at 100 Gb/s, and then 500 ns on its way.
+    let least = 2 * late + Duration::from_nanos(40 * 508);
+    assert!(rested.iter().all(|t| *t > least), "{rested:?}");
+    // Two times ten thousand million polls of either program, which are not made one by one.
+    let late = Duration::from_secs(1000);
+    let took = took(true, late);
+    assert!(took.iter().all(|t| *t > 2 * late), "{took:?}");
+}
+
 #[test]
 fn the_same_programs_do_the_same_again() {
     let once = || {

@@ -171,7 +171,7 @@ fn exchange(
             let messages = before - (before - 1) / lanes.cq_mod * lanes.cq_mod;
             clock.completed(qp, messages, now);
         }
-        session.round(n > 0)?;
+        session.round(n > 0, lanes)?;
         if let Stop::At(time) = config.stop
             && n > 0
             && clock.first.is_some_and(|first| now - first >= time)

@@ -1,13 +1,15 @@
 //! Queue pairs and memory of one size, connected with those of the other end.
 
 use super::error::{PerfError, Result};
+use super::layout::{Layout, count, mix, pattern};
 use super::options::{Config, Operation};
-use super::session::{self, Note, Session, unexpected};
+use super::session::{Addresses, Note, Session, unexpected};
 use softroce_verbs::{
     Access, AddressHandle, AddressVector, Completion, CompletionKind, CompletionQueue, Connection,
     Context, Endpoint, Gid, MemoryRegion, Mtu, Psn, QpNumber, QpType, QueuePair, RecvRequest,
     Reliability, Remote, RemoteKey, SendRequest, Sge, Status, Work,
 };
+use std::time::Duration;
 
 /// A datagram's buffer begins with its GRH.
 const GRH: u64 = 40;
@@ -16,30 +18,6 @@ const QKEY: u32 = 0x1111_1111;
 const VERIFIED: u64 = 64 << 20;
 /// Set in the number of a receive request.
 const RECEIVE: u64 = 1 << 63;
-
-/// Where messages are in the memory of either end: first those that are sent, then those that arrive.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    stride: u64,
-    qps: u64,
-    send_slots: u64,
-    recv_slots: u64,
-}
-
-impl Layout {
-    fn send(&self, qp: usize, message: u64) -> u64 {
-        (qp as u64 * self.send_slots + message % self.send_slots) * self.stride
-    }
-
-    fn recv(&self, qp: usize, message: u64) -> u64 {
-        let before = self.qps * self.send_slots;
-        (before + qp as u64 * self.recv_slots + message % self.recv_slots) * self.stride
-    }
-
-    fn bytes(&self) -> u64 {
-        self.qps * (self.send_slots + self.recv_slots) * self.stride
-    }
-}
 
 /// What has come of one queue pair.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,7 +144,7 @@ impl Lanes {
         let psn = |qp: &QueuePair| Psn::new((mix(qp.number().get().into()) & 0xff_ffff) as u32);
         let gid = context.query_gid(1, context.gid_index())?.gid;
         let remote = memory.remote(0);
-        session.say(&Note::Lanes(session::Lanes {
+        session.say(&Note::Lanes(Addresses {
             queue_pairs: queue_pairs
                 .iter()
                 .map(|qp| (qp.number().get(), psn(qp).get()))
@@ -253,6 +231,19 @@ impl Lanes {
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
         0..self.queue_pairs.len()
+    }
+
+    /// When nothing is there: spares polls in virtual time, and tells whether it did.
+    pub(super) fn rest(
+        &mut self,
+        context: &Context,
+        limit: Duration,
+    ) -> softroce_verbs::Result<bool> {
+        match self.counts {
+            // What is written here makes no completion.
+            true => context.rest(limit),
+            false => self.cq.rest(limit),
+        }
     }
 
     fn post_receive(&mut self, qp: usize, n: u64) -> Result<()> {
@@ -562,25 +553,5 @@ impl Lanes {
             }
         }
         Ok(())
-    }
-}
-
-/// The last byte of a message that is polled for; it is never 0, as memory is in the beginning.
-fn count(message: u64) -> u8 {
-    (message % 255) as u8 + 1
-}
-
-/// Scatters numbers (the finalizer of splitmix64).
-fn mix(n: u64) -> u64 {
-    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ n >> 31
-}
-
-fn pattern(out: &mut [u8], key: u64) {
-    for (n, chunk) in (0u64..).zip(out.chunks_mut(8)) {
-        let word = key.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
     }
 }

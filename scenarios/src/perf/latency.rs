@@ -70,7 +70,7 @@ fn ask(
     }
     while lanes.progress[0].completed < message {
         let moved = pump(lanes)?;
-        session.round(moved)?;
+        session.round(moved, lanes)?;
     }
     let parts = if config.operation.is_answered() {
         2.0
@@ -117,7 +117,7 @@ fn await_arrival(
             _ => progress.completed > message,
         };
         if arrived {
-            session.round(true)?;
+            session.round(true, lanes)?;
             if config.operation == Operation::Write {
                 lanes.check_written(0, message)?;
             }
@@ -127,7 +127,7 @@ fn await_arrival(
             return Ok(false);
         }
         let moved = pump(lanes)?;
-        session.round(moved)?;
+        session.round(moved, lanes)?;
     }
 }
 
@@ -138,7 +138,7 @@ fn await_room(session: &mut Session, lanes: &mut Lanes) -> Result<()> {
             return Ok(());
         }
         let moved = pump(lanes)?;
-        session.round(moved)?;
+        session.round(moved, lanes)?;
     }
 }
 

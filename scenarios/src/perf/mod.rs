@@ -5,6 +5,7 @@
 //! | `options` | the command line, and what it asks for |
 //! | `session` | what the ends tell each other, and how one notices that the other has gone |
 //! | `lanes` | queue pairs and memory; patterns written and compared |
+//! | `layout` | where messages are in memory, and what is in them |
 //! | `bandwidth` | as much as the queues hold |
 //! | `latency` | one message at a time |
 //! | `report` | text and JSON |
@@ -14,6 +15,7 @@ mod bandwidth;
 mod error;
 mod lanes;
 mod latency;
+mod layout;
 mod options;
 mod report;
 mod session;

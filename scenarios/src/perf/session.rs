@@ -1,15 +1,16 @@
 //! The other end: what the two tell each other, and how one notices that the other has gone.
 
 use super::error::{PerfError, Result};
+use super::lanes::Lanes;
 use super::report::Bandwidth;
 use crate::device::waits;
+use crate::idle::{Idle, PAUSE};
 use serde::{Deserialize, Serialize};
 use softroce_verbs::{Context, Error, Partner, Role};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// How often the other end is looked after, and told that this one lives.
-const LOOK: Duration = Duration::from_millis(1);
+/// How often the other end is told that this one lives.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// What the ends tell each other.
@@ -18,7 +19,7 @@ pub(super) enum Note {
     /// What was asked for, and what the device can do.
     Hello(Hello),
     /// Queue pairs and memory.
-    Lanes(Lanes),
+    Lanes(Addresses),
     /// All is set up.
     Ready,
     /// This end lives.
@@ -41,7 +42,7 @@ pub(super) struct Hello {
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Lanes {
+pub(super) struct Addresses {
     /// Number and first PSN.
     pub(super) queue_pairs: Vec<(u32, u32)>,
     pub(super) gid: [u8; 16],
@@ -74,11 +75,8 @@ pub(super) struct Session {
     pub(super) is_moving: bool,
     /// What the peer has said that it sent.
     pub(super) sent: Option<Sent>,
-    rounds: u32,
-    moved: bool,
-    last_move: Duration,
+    idle: Idle,
     last_heard: Duration,
-    last_look: Duration,
     last_beat: Duration,
 }
 
@@ -95,11 +93,8 @@ impl Session {
             wait,
             is_moving: false,
             sent: None,
-            rounds: 0,
-            moved: false,
-            last_move: Duration::ZERO,
+            idle: Idle::new(context),
             last_heard: Duration::ZERO,
-            last_look: Duration::ZERO,
             last_beat: Duration::ZERO,
         })
     }
@@ -126,47 +121,34 @@ impl Session {
             Note::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let now = self.context.now();
         self.sent = None;
-        self.last_move = now;
-        self.last_heard = now;
+        self.idle.begin();
+        self.last_heard = self.context.now();
         Ok(())
     }
 
     /// A round of a loop has gone by, in which something moved or not. Now and then the other end is looked
     /// after, and if nothing has moved for a while this sleeps a little.
     #[inline]
-    pub(super) fn round(&mut self, moved: bool) -> Result<()> {
-        self.moved |= moved;
-        self.rounds = self.rounds.wrapping_add(1);
-        // The clock is dearer than a look at a queue.
-        match self.rounds % 64 {
-            0 => self.look_after(),
-            _ => Ok(()),
+    pub(super) fn round(&mut self, moved: bool, lanes: &mut Lanes) -> Result<()> {
+        let context = &self.context;
+        match self.idle.round(moved, |limit| lanes.rest(context, limit))? {
+            Some(now) => self.look_after(now),
+            None => Ok(()),
         }
     }
 
-    fn look_after(&mut self) -> Result<()> {
-        let now = self.context.now();
-        if std::mem::take(&mut self.moved) {
-            self.last_move = now;
-        }
-        if now - self.last_look >= LOOK {
-            self.last_look = now;
-            self.listen(now)?;
-        }
-        let still = now.saturating_sub(self.last_move);
+    fn look_after(&mut self, now: Duration) -> Result<()> {
+        self.listen(now)?;
+        let still = self.idle.still(now);
         let silent = match self.is_moving {
             true => still,
             false => still.min(now.saturating_sub(self.last_heard)),
         };
-        if silent > self.wait {
-            return Err(PerfError::Silent(self.wait));
+        match silent > self.wait {
+            true => Err(PerfError::Silent(self.wait)),
+            false => Ok(()),
         }
-        if still >= LOOK {
-            self.context.sleep((still / 64).min(LOOK))?;
-        }
-        Ok(())
     }
 
     fn listen(&mut self, now: Duration) -> Result<()> {
@@ -195,8 +177,8 @@ impl Session {
             if let Some(sent) = self.sent.take() {
                 return Ok(sent);
             }
-            self.look_after()?;
-            self.context.sleep(LOOK)?;
+            self.look_after(self.context.now())?;
+            self.context.sleep(PAUSE)?;
         }
     }
 

@@ -4,6 +4,7 @@ use super::capture::Capture;
 use super::exchange::{Address, Control};
 use super::{Options, PingpongError};
 use crate::device::Opened;
+use crate::idle::{Idle, PAUSE};
 use softroce_sim::random::Stream;
 use softroce_verbs::{
     Access, Completion, CompletionQueue, Connection, Context, Endpoint, MemoryRegion, Psn, QpType,
@@ -12,10 +13,6 @@ use softroce_verbs::{
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often the peer's connection is looked at while nothing comes.
-const SLICE: Duration = Duration::from_millis(20);
-/// How long to look without sleeping, as `ibv_rc_pingpong` does: a sleep costs more than a message.
-const SPIN: Duration = Duration::from_millis(1);
 /// Send requests that are ever outstanding.
 const SEND_DEPTH: u32 = 4;
 /// Marks the numbers of receive requests.
@@ -68,7 +65,7 @@ pub(super) struct Session<'a> {
     received: VecDeque<Completion>,
     /// When something came from the peer that was not just a request to wait.
     last_progress: Duration,
-    last_look: Duration,
+    idle: Idle,
     /// Packets received of the peer so far, without requests to wait.
     heard: u64,
 }
@@ -118,7 +115,7 @@ impl Session<'_> {
             receives: 0,
             received: VecDeque::new(),
             last_progress: context.now(),
-            last_look: context.now(),
+            idle: Idle::new(context),
             heard: 0,
         })
     }
@@ -244,7 +241,7 @@ impl Session<'_> {
             {
                 break;
             }
-            self.context.sleep(SPIN)?;
+            self.context.sleep(PAUSE)?;
         }
         Ok(())
     }
@@ -254,31 +251,21 @@ impl Session<'_> {
         what: &str,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<T, PingpongError> {
-        let mut start = None;
-        for round in 1u64.. {
+        loop {
+            let mut moved = false;
             while let Some(completion) = self.cq.poll()? {
                 self.completed(what, completion)?;
+                moved = true;
             }
             if let Some(outcome) = ready(self) {
+                self.idle.moved();
                 return Ok(outcome);
             }
-            self.cq.rest(SPIN)?;
-            // The clock is dearer than a look at the queue.
-            if round % 64 != 0 {
-                continue;
-            }
-            let now = self.now();
-            let waited = now.saturating_sub(*start.get_or_insert(now));
-            if now.saturating_sub(self.last_look) >= SLICE {
-                self.last_look = now;
+            let cq = &mut self.cq;
+            if let Some(now) = self.idle.round(moved, |limit| cq.rest(limit))? {
                 self.look_after(now, what)?;
             }
-            if waited >= SPIN {
-                // Longer where it has been quiet for longer.
-                self.context.sleep((waited / 64).min(SPIN))?;
-            }
         }
-        Err(PingpongError::PeerGone { what: what.into() })
     }
 
     fn completed(&mut self, what: &str, completion: Completion) -> Result<(), PingpongError> {

@@ -114,6 +114,10 @@ pub(crate) trait Provider: Send + Sync {
     /// Time since some moment in the past; never goes back.
     fn now(&self) -> Duration;
     fn sleep(&self, time: Duration) -> Result<()>;
+    /// After a look into memory that found nothing new: see [`Context::rest`](crate::Context::rest).
+    fn rest(&self, _limit: Duration) -> Result<bool> {
+        Ok(false)
+    }
     /// Runs `program` beside the caller, in the provider's time.
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
     /// Meets the program in the other role; in real time `tell` is told of the wait for it.

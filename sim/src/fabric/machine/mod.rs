@@ -66,6 +66,7 @@ pub struct Machine {
     roles: Vec<Role>,
     first_qp: u32,
     starts: BinaryHeap<Reverse<(Time, Start)>>,
+    arrived: u64,
 }
 
 impl Machine {
@@ -85,7 +86,13 @@ impl Machine {
             roles: Vec::new(),
             first_qp: 0,
             starts: BinaryHeap::new(),
+            arrived: 0,
         })
+    }
+
+    /// Packets that its card has taken in: nothing else changes the memory of a host from outside.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// Its card.
@@ -196,6 +203,7 @@ impl Machine {
 impl Host for Machine {
     #[inline]
     fn receive<E: Env>(&mut self, now: Time, packet: &Packet, route: &Route, env: &mut E) {
+        self.arrived += 1;
         self.card.receive(now, packet, route, env);
         self.poll(now);
     }

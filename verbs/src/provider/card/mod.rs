@@ -33,9 +33,9 @@ pub(super) trait Seat: Send + Sync + 'static {
     /// A program has found nothing to take: the card has a turn.
     fn turn(&self) -> Result<()>;
 
-    /// A program has found nothing to take, and would only look again for as long as `limit`. Where time is the
-    /// looks', they are spared that would find nothing; true if time has gone by.
-    fn rest(&self, _limit: Duration) -> Result<bool> {
+    /// A program has found nothing to take, and would only look again for as long as `limit`: for completions, or into
+    /// `memory` as well. Where time is the looks', they are spared that would find nothing; true if time has gone by.
+    fn rest(&self, _memory: bool, _limit: Duration) -> Result<bool> {
         Ok(false)
     }
 
@@ -446,6 +446,10 @@ impl<S: Seat> Provider for CardProvider<S> {
 
     fn sleep(&self, time: Duration) -> Result<()> {
         self.common.seat.sleep(time)
+    }
+
+    fn rest(&self, limit: Duration) -> Result<bool> {
+        self.common.seat.rest(true, limit)
     }
 
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {

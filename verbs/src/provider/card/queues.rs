@@ -50,7 +50,7 @@ impl<S: Seat> provider::CompletionQueue for CompletionQueue<S> {
     }
 
     fn rest(&mut self, limit: Duration) -> Result<bool> {
-        self.common.seat.rest(limit)
+        self.common.seat.rest(false, limit)
     }
 
     fn req_notify(&mut self, which: Notify) -> Result<()> {

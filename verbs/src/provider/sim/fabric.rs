@@ -36,6 +36,9 @@ pub trait Fabric: Send {
     /// Completions of the card of a host so far.
     fn completed(&self, host: HostId) -> u64;
 
+    /// Packets that the card of a host has taken in so far: only they change the host's memory from outside.
+    fn arrived(&self, host: HostId) -> u64;
+
     /// A card was changed.
     fn kick(&mut self, host: HostId);
 
@@ -82,6 +85,10 @@ impl<O: Observer + Send + 'static> Fabric for Network<Machine, O> {
 
     fn completed(&self, host: HostId) -> u64 {
         Network::host(self, host).card().completed()
+    }
+
+    fn arrived(&self, host: HostId) -> u64 {
+        Network::host(self, host).arrived()
     }
 
     fn kick(&mut self, host: HostId) {

@@ -102,9 +102,9 @@ impl Seat for SimSeat {
         self.shared.pass(self.shared.config.poll)
     }
 
-    fn rest(&self, limit: Duration) -> Result<bool> {
+    fn rest(&self, memory: bool, limit: Duration) -> Result<bool> {
         let poll = self.shared.config.poll;
-        self.shared.look(self.host, poll, span(limit))?;
+        self.shared.look(self.host, memory, poll, span(limit))?;
         Ok(true)
     }
 

@@ -32,6 +32,8 @@ struct State {
     /// Counts, by host, how often a program has taken news from the card: whoever else waits for some
     /// looks again.
     taken: Vec<u64>,
+    /// Turns that programs have had, by host: each may have written to memory that another one looks at.
+    turns: Vec<u64>,
     pipes: Vec<Pipe>,
     /// Servers and clients that have found nobody yet.
     servers: VecDeque<Number>,
@@ -53,8 +55,8 @@ pub(super) enum Wait {
     None,
     /// A time.
     Until(Time),
-    /// More completions of its card than there were; or a time.
-    Look { completed: u64, limit: Time },
+    /// That a look finds something that was not there; or a time.
+    Look { seen: Seen, limit: Time },
     /// News from its card, or that someone has taken some since the count was this; or a time.
     News { taken: u64, limit: Time },
     /// A message in a pipe, or its end.
@@ -65,6 +67,15 @@ pub(super) enum Wait {
     End(Number),
     /// It has ended.
     Ended,
+}
+
+/// What can have changed when a program looks again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seen {
+    /// Completions of its card.
+    completed: u64,
+    /// Where it looks at memory: packets that its card has taken in, and turns of programs on its host.
+    memory: Option<(u64, u64)>,
 }
 
 impl Wait {
@@ -85,13 +96,21 @@ struct Pipe {
 }
 
 impl State {
+    /// What a program on `host` could see now, in its completion queues alone or in `memory` as well.
+    fn seen(&self, host: HostId, memory: bool) -> Seen {
+        Seen {
+            completed: self.fabric.completed(host),
+            memory: memory.then(|| (self.fabric.arrived(host), self.turns[host.index()])),
+        }
+    }
+
     fn is_ready(&self, program: &Program) -> bool {
         let now = self.fabric.now();
         match program.wait {
             Wait::None => true,
             Wait::Until(t) => t <= now,
-            Wait::Look { completed, limit } => {
-                limit <= now || self.fabric.completed(program.host) != completed
+            Wait::Look { seen, limit } => {
+                limit <= now || self.seen(program.host, seen.memory.is_some()) != seen
             }
             Wait::News { taken, limit } => {
                 limit <= now
@@ -141,7 +160,9 @@ impl State {
 
     fn give_turn(&mut self, number: Number) {
         self.turn = Some(number);
-        self.programs[number].wake.notify_one();
+        let program = &self.programs[number];
+        self.turns[program.host.index()] += 1;
+        program.wake.notify_one();
     }
 }
 
@@ -167,6 +188,7 @@ impl Shared {
                 programs: Vec::new(),
                 turn: None,
                 taken: vec![0; hosts],
+                turns: vec![0; hosts],
                 pipes: Vec::new(),
                 servers: VecDeque::new(),
                 clients: VecDeque::new(),
@@ -296,21 +318,15 @@ impl Shared {
         self.block(state, "a time", Wait::Until(until)).map(drop)
     }
 
-    /// Lets time pass for a caller who looks for completions again and again, once every `period`, until a look finds
-    /// that there are more, or for `limit`. Ends when that look is made.
-    pub(super) fn look(&self, host: HostId, period: Span, limit: Span) -> Result<()> {
+    /// Lets time pass for a caller who looks for completions, or into `memory` too, again and again, once every `period`,
+    /// until a look may find something else than the last, or for `limit`. Ends when that look is made.
+    pub(super) fn look(&self, host: HostId, memory: bool, period: Span, limit: Span) -> Result<()> {
         let period = Span::from_ps(period.as_ps().max(1));
         let state = self.lock();
         let begin = state.fabric.now();
-        let completed = state.fabric.completed(host);
-        let state = self.block(
-            state,
-            "a completion",
-            Wait::Look {
-                completed,
-                limit: begin + limit,
-            },
-        )?;
+        let seen = state.seen(host, memory);
+        let limit = begin + limit;
+        let state = self.block(state, "a completion", Wait::Look { seen, limit })?;
         let since = state.fabric.now().since(begin);
         // The look at which it shows.
         let looks = since.as_ps().div_ceil(period.as_ps()).max(1);
