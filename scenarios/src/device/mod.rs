@@ -9,23 +9,23 @@
 //! In a scenario's network its switches, links, cards and faults are as the file says; its loads do not run:
 //! the programs are the load.
 
+mod mishaps;
+
+pub use mishaps::{MishapArgs, PortControl};
+
 use crate::arguments;
-use crate::format::{Content, Diagnostics, File, Scenario, Source, SourceError, port};
+use crate::format::{Diagnostics, Scenario, SourceError};
 use crate::run::{self, RunError};
-use crate::units::{self, Probability};
 use clap::Args;
-use softroce_sim::card::congestion::{CongestionControl, Dcqcn, Notification};
-use softroce_sim::card::{CardConfig, Counters};
-use softroce_sim::faults::{Action, Fault, Pattern};
+use softroce_sim::card::Counters;
+use softroce_sim::port::PortCounters;
 #[cfg(target_os = "linux")]
 use softroce_sim::port::Tap;
-use softroce_sim::port::{PortConfig, PortCounters};
-use softroce_sim::rate::Rate;
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{Context, Error, Role};
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -62,89 +62,6 @@ pub struct DeviceArgs {
     /// What goes wrong on softroce0.
     #[command(flatten)]
     pub mishaps: MishapArgs,
-}
-
-/// What goes wrong, on purpose, with the packets that a software card in real time sends.
-#[derive(Args, Clone, Default, Debug)]
-pub struct MishapArgs {
-    /// Share of packets that softroce0 drops instead of sending them: 0.1% or 0.001.
-    #[arg(long, value_name = "SHARE", default_value = "0")]
-    pub loss: Probability,
-    /// What else goes wrong with them: a file of `[[fault]]` tables as a scenario has them, without link, traffic
-    /// and qp. Their random numbers are the same each time; --seed gives others.
-    #[arg(long, value_name = "FILE")]
-    pub faults: Option<PathBuf>,
-    /// The most that softroce0 sends, in bits of Ethernet frames: 100Mbps, 2.5Gbps.
-    #[arg(long, value_name = "RATE")]
-    pub rate: Option<units::Rate>,
-    /// What softroce0 does about congestion: answers marks by CNPs and slows down when one comes, or nothing.
-    /// DCQCN begins at --rate, or at 10Gbps.
-    #[arg(long, value_enum, value_name = "NAME", default_value = "none")]
-    pub congestion_control: PortControl,
-}
-
-/// Congestion control of a card in real time.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum PortControl {
-    /// None.
-    #[default]
-    None,
-    /// DCQCN, with the parameters of ConnectX cards.
-    Dcqcn,
-}
-
-impl MishapArgs {
-    /// The first option that is given, and what does the same in a scenario's network.
-    fn given(&self) -> Option<(&'static str, &'static str)> {
-        if self.loss != Probability::ZERO {
-            Some(("--loss", "--set link.loss=SHARE"))
-        } else if self.faults.is_some() {
-            Some(("--faults", "the scenario's [[fault]]"))
-        } else if self.rate.is_some() {
-            Some(("--rate", "--set link.rate=RATE"))
-        } else if self.congestion_control != PortControl::None {
-            Some(("--congestion-control", "--set card.congestion=NAME"))
-        } else {
-            None
-        }
-    }
-
-    /// Sets up a card so.
-    fn set_up_card(&self, card: &mut CardConfig) {
-        if let Some(rate) = self.rate.and_then(|units::Rate(bits)| Rate::from_bps(bits)) {
-            card.line_rate = rate;
-        }
-        if self.congestion_control == PortControl::Dcqcn {
-            if self.rate.is_none() {
-                card.line_rate = Rate::from_gbps(10);
-            }
-            card.congestion = CongestionControl::Dcqcn(Dcqcn::CONNECTX);
-            card.notification = Some(Notification::CONNECTX);
-        }
-    }
-
-    /// Sets up a port so.
-    fn set_up(&self, seed: Option<u64>, port: &mut PortConfig) -> Result<(), LaunchError> {
-        if self.loss != Probability::ZERO {
-            let random = Pattern::Random(self.loss.draw());
-            port.faults.push(Fault::new(Action::Drop).when(random));
-        }
-        if let Some(path) = &self.faults {
-            let source = Source::read(path, Content::Faults).map_err(LaunchError::Faults)?;
-            let file = File::parse(source).map_err(LaunchError::Scenario)?;
-            let faults = port::read(&file).map_err(LaunchError::Scenario)?;
-            let faults = faults.iter().map(|f| run::injection::fault(&f.injection));
-            port.faults.extend(faults);
-        }
-        if let Some(units::Rate(bits)) = self.rate {
-            let rate = Rate::from_bps(bits);
-            port.rate = Some(rate.ok_or_else(|| {
-                LaunchError::Arguments("--rate 0: nothing could ever be sent".into())
-            })?);
-        }
-        port.fault_seed = seed.unwrap_or(1);
-        Ok(())
-    }
 }
 
 /// What a device name means.
@@ -592,35 +509,5 @@ mod tests {
         };
         assert!(set("sim:two-hosts", "link.lost=1").contains("lost"));
         assert!(set("softroce0", "link.loss=1").contains("softroce0 is none"));
-    }
-
-    /// What an option's message says to write in its place is taken.
-    #[test]
-    fn what_does_the_same_in_a_scenario_is_a_key_of_it() {
-        let none = MishapArgs::default;
-        let given = [
-            MishapArgs {
-                loss: "0.1".parse().unwrap(),
-                ..none()
-            },
-            MishapArgs {
-                rate: Some(units::Rate(1_000_000_000)),
-                ..none()
-            },
-            MishapArgs {
-                congestion_control: PortControl::Dcqcn,
-                ..none()
-            },
-        ];
-        for mishaps in given {
-            let (option, instead) = mishaps.given().unwrap();
-            let setting = instead.strip_prefix("--set ").unwrap();
-            let setting = setting
-                .replace("SHARE", "0.1")
-                .replace("RATE", "10Gbps")
-                .replace("NAME", "dcqcn");
-            let told = read("two-hosts", &[setting]).map(|_| ());
-            assert!(told.is_ok(), "{option}: {instead}: {}", told.unwrap_err());
-        }
     }
 }
