@@ -104,7 +104,7 @@ impl Seat for SimSeat {
 
     fn rest(&self, memory: bool, limit: Duration) -> Result<bool> {
         let poll = self.shared.config.poll;
-        self.shared.look(self.host, memory, poll, span(limit))?;
+        self.shared.look(memory, poll, span(limit))?;
         Ok(true)
     }
 

@@ -45,6 +45,10 @@ struct Program {
     wait: Wait,
     /// What [`State::schedule`] has found: there is nothing to wait for.
     stands_still: bool,
+    /// Turns that it has had.
+    turns: u64,
+    /// What it could see when it last [looked](Shared::look) into memory.
+    looked: Option<Seen>,
     wake: Arc<Condvar>,
 }
 
@@ -74,7 +78,7 @@ pub(super) enum Wait {
 pub(super) struct Seen {
     /// Completions of its card.
     completed: u64,
-    /// Where it looks at memory: packets that its card has taken in, and turns of programs on its host.
+    /// Where it looks at memory: packets that its card has taken in, and turns of other programs on its host.
     memory: Option<(u64, u64)>,
 }
 
@@ -96,11 +100,13 @@ struct Pipe {
 }
 
 impl State {
-    /// What a program on `host` could see now, in its completion queues alone or in `memory` as well.
-    fn seen(&self, host: HostId, memory: bool) -> Seen {
+    /// What a program could see now, in its completion queues alone or in `memory` as well.
+    fn seen(&self, program: &Program, memory: bool) -> Seen {
+        let host = program.host;
+        let others = || self.turns[host.index()] - program.turns;
         Seen {
             completed: self.fabric.completed(host),
-            memory: memory.then(|| (self.fabric.arrived(host), self.turns[host.index()])),
+            memory: memory.then(|| (self.fabric.arrived(host), others())),
         }
     }
 
@@ -110,7 +116,7 @@ impl State {
             Wait::None => true,
             Wait::Until(t) => t <= now,
             Wait::Look { seen, limit } => {
-                limit <= now || self.seen(program.host, seen.memory.is_some()) != seen
+                limit <= now || self.seen(program, seen.memory.is_some()) != seen
             }
             Wait::News { taken, limit } => {
                 limit <= now
@@ -160,7 +166,8 @@ impl State {
 
     fn give_turn(&mut self, number: Number) {
         self.turn = Some(number);
-        let program = &self.programs[number];
+        let program = &mut self.programs[number];
+        program.turns += 1;
         self.turns[program.host.index()] += 1;
         program.wake.notify_one();
     }
@@ -223,6 +230,8 @@ impl Shared {
             host,
             wait: Wait::None,
             stands_still: false,
+            turns: 0,
+            looked: None,
             wake: Arc::new(Condvar::new()),
         });
         state.programs.len() - 1
@@ -320,21 +329,31 @@ impl Shared {
 
     /// Lets time pass for a caller who looks for completions, or into `memory` too, again and again, once every `period`,
     /// until a look may find something else than the last, or for `limit`. Ends when that look is made.
-    pub(super) fn look(&self, host: HostId, memory: bool, period: Span, limit: Span) -> Result<()> {
+    pub(super) fn look(&self, memory: bool, period: Span, limit: Span) -> Result<()> {
+        let number = self.caller()?;
         let period = Span::from_ps(period.as_ps().max(1));
-        let state = self.lock();
+        let mut state = self.lock();
         let begin = state.fabric.now();
-        let seen = state.seen(host, memory);
+        let seen = state.seen(&state.programs[number], memory);
+        // Nobody knows when it looked into memory: what has come since this was called last it may not have seen, if
+        // it has polled a completion queue in between, which takes time.
+        if memory && state.programs[number].looked.replace(seen) != Some(seen) {
+            return Ok(());
+        }
         let limit = begin + limit;
-        let state = self.block(state, "a completion", Wait::Look { seen, limit })?;
+        let mut state = self.block(state, "a completion", Wait::Look { seen, limit })?;
         let since = state.fabric.now().since(begin);
         // The look at which it shows.
         let looks = since.as_ps().div_ceil(period.as_ps()).max(1);
         let at = begin + Span::from_ps(period.as_ps().saturating_mul(looks));
-        if at <= state.fabric.now() {
-            return Ok(());
+        if at > state.fabric.now() {
+            state = self.block(state, "a time", Wait::Until(at))?;
         }
-        self.block(state, "a time", Wait::Until(at)).map(drop)
+        if memory {
+            let seen = state.seen(&state.programs[number], memory);
+            state.programs[number].looked = Some(seen);
+        }
+        Ok(())
     }
 
     /// Waits until `ready`, which is asked whenever the card has news; false if it was not before `limit`.
