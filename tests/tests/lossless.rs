@@ -43,9 +43,12 @@ fn random_tree(random: &mut Stream, payload: u16) -> Topology {
             resume: random.below(20_000),
             ..lossless(threshold)
         };
-        // The longest pause, or one that must be asked for again and again, but in time.
-        if random.below(2) == 0 {
-            pfc.quanta = 20_000 + random.below(40_000) as u16;
+        // The longest pause, or one that must be asked for again and again, but in time: some are asked for
+        // again for the last time before they end when the port has yet to respond to that.
+        match random.below(4) {
+            0 => pfc.quanta = 20_000 + random.below(40_000) as u16,
+            1 => pfc.quanta = 1_001 + random.below(2_000) as u16,
+            _ => {}
         }
         let spec = SwitchSpec {
             // Beside the headroom, which is known when the links are: see below.

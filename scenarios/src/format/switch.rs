@@ -83,13 +83,14 @@ pub(super) static SWITCH: Section = Section {
             "what the link needs",
             "Room for what still comes after a pause was asked for, for each port and lossless priority. \
              Without: bytes on the cable both ways, the response of the peer, three longest frames of the link (one \
-             that crosses the threshold, one in the way of the pause, one that the peer has begun), and the pause frame.",
+             that crosses the threshold, one in the way of the pause, one that the peer has begun), and the pause frame; what is \
+             flooded or goes to a group takes room for each copy that waits, and so needs more.",
         ),
         Key::with(
             "pfc-quanta",
             Kind::Count(1, 65_535),
             "65535",
-            "How long a pause lasts if nothing more is said, in the time of 512 bits each.",
+            "How long a pause lasts if nothing more is said, from when its frame arrives, in the time of 512 bits each.",
         ),
         Key::optional(
             "pfc-refresh",
@@ -101,8 +102,8 @@ pub(super) static SWITCH: Section = Section {
             "pfc-watchdog",
             Kind::Span(0, 1_000_000_000_000_000),
             "0ps",
-            "A port that has been paused for so long, with something waiting, is taken for stuck: what waits \
-             there and what comes for it is dropped, and its pauses are ignored. 0 is never.",
+            "A port that has been paused for so long, with something waiting all the time, is taken for stuck: \
+             what waits there and what comes for it is dropped, and its pauses are ignored. 0 is never.",
         ),
         Key::with(
             "pfc-restore",

@@ -171,6 +171,19 @@ impl Buffer {
         self.used -= self.pooled(count) - self.pooled(left);
     }
 
+    /// True if who found no room in the pool, and has nothing there, would find some: as much as a count
+    /// must be below its threshold, or all of it.
+    pub(super) fn has_room(&self) -> bool {
+        self.used == 0 || self.pool - self.used >= self.resume
+    }
+
+    /// Bytes of the pool that are free once `gone` bytes of what came in are gone, headroom first.
+    pub(super) fn frees(&self, from: &Ingress, priority: u8, gone: u64) -> u64 {
+        let Count { shared, headroom } = from.counts[usize::from(priority & 7)];
+        let left = shared.saturating_sub(gone.saturating_sub(headroom));
+        self.pooled(shared) - self.pooled(left)
+    }
+
     /// True if the sender of what came in is to be paused.
     #[inline]
     pub(super) fn is_over(&self, from: &Ingress, priority: u8) -> bool {

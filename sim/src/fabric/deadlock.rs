@@ -165,20 +165,24 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
             End::Switch(switch) => switch,
         };
-        let (mut gone, mut freed) = (0, 0);
+        // By where it came in, and the priority.
+        let mut goes: BTreeMap<Queue, u64> = BTreeMap::new();
         for (&(out, p), from) in held {
             if self.channels[out as usize].from != End::Switch(switch) || stuck.contains(&(out, p))
             {
                 continue;
             }
-            freed += from.values().sum::<u64>();
-            if p == priority {
-                gone += from.get(&id).copied().unwrap_or(0);
+            for (&from, bytes) in from {
+                *goes.entry((from, p)).or_default() += bytes;
             }
         }
-        let node = &self.managed.switches[switch as usize];
-        let ingress = &self.managed.ingresses[id as usize];
-        node.buffer.is_relieved_by(ingress, priority, gone, freed)
+        let buffer = &self.managed.switches[switch as usize].buffer;
+        let ingress = |id: u32| &self.managed.ingresses[id as usize];
+        // What is in reserves and headroom is nobody else's gain.
+        let freed = goes.iter();
+        let freed = freed.map(|(&(id, p), &bytes)| buffer.frees(ingress(id), p, bytes));
+        let gone = goes.get(&(id, priority)).copied().unwrap_or(0);
+        buffer.is_relieved_by(ingress(id), priority, gone, freed.sum())
     }
 
     /// A cycle among queues that are stuck.

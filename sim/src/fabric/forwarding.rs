@@ -21,6 +21,8 @@ pub(super) struct Forwarding {
     pub(super) detours: BTreeMap<(u32, u32), Detour>,
     /// The ways to groups.
     pub(super) tree: Tree,
+    /// By link, the latest that routes know of it: how often it had gone down, and whether it was up.
+    pub(super) known: Vec<(u32, bool)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +74,12 @@ fn detour_set(detour: &Detour, all: &mut Vec<u32>) -> PortSet {
 }
 
 impl Forwarding {
-    /// The ways of switches with these names, over the shortest paths.
+    /// The ways of switches with these names, over the shortest paths, while all `links` links are up.
     pub(super) fn new<'a>(
         paths: &Paths,
         tree: Tree,
         names: impl Iterator<Item = &'a str>,
+        links: usize,
         seed: u64,
     ) -> Forwarding {
         let mut forwarding = Forwarding {
@@ -88,6 +91,7 @@ impl Forwarding {
                 .collect(),
             detours: BTreeMap::new(),
             tree,
+            known: vec![(0, true); links],
         };
         forwarding.rebuild(paths);
         forwarding

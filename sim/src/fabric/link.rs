@@ -23,7 +23,7 @@ pub struct LinkSpec {
     /// The largest IP packet (or RoCEv1 GRH packet) in bytes; a longer one is dropped at the sender's
     /// port. Ethernet header, VLAN tag and FCS do not count.
     pub mtu: u16,
-    /// How long a port at either end takes from the end of a PFC frame until it has stopped, in the time
+    /// How long a port at either end takes from the end of a PFC frame until it does what that says, in the time
     /// of 512 bits each; `None` for what the standard allows it, see [`response_quanta`].
     pub pfc_response: Option<u32>,
 }
@@ -160,6 +160,8 @@ pub(super) struct Channel {
     pub(super) counters: ChannelCounters,
     /// How many have taken the link down and not up again.
     pub(super) downs: u32,
+    /// How often it has gone down.
+    pub(super) flaps: u32,
     /// What has not come in by then was on the link when it last went down.
     pub(super) cut: Time,
     /// What `free_at` lacks to the exact instant, in units of 1 / rate picoseconds.
@@ -191,6 +193,7 @@ impl Channel {
             queue,
             counters: ChannelCounters::default(),
             downs: 0,
+            flaps: 0,
             cut: Time::ZERO,
         }
     }

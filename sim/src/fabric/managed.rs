@@ -13,7 +13,6 @@ use super::medium::Medium;
 use super::network::Network;
 use super::observer::{Observer, Sight};
 use super::pausing::{Gate, Pauser};
-use super::pfc::Threshold;
 use super::schedule::Scheduler;
 use super::topology::{Topology, TopologyError};
 use crate::card::PriorityMask;
@@ -40,8 +39,8 @@ pub(super) struct Managed {
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     pub(super) buffer: Buffer,
-    /// Whom it has paused under a threshold that moves, by channel and priority, in the order in which it
-    /// did; some of them may have been let go since.
+    /// Whom it has paused under a threshold that moves, or because of what others hold alone, by channel
+    /// and priority, in the order in which it did; some of them may have been let go since.
     pub(super) held: Vec<(u32, u8)>,
     /// The most of the pool that was in use since they were last looked at.
     peak: u64,
@@ -120,12 +119,7 @@ impl Managed {
             }
         }
         for (node, rooms) in switches.iter().zip(rooms) {
-            let held = match node.spec.pfc.map(|pfc| pfc.threshold) {
-                Some(Threshold::Dynamic(_)) => {
-                    rooms.len() * node.spec.lossless().0.count_ones() as usize
-                }
-                _ => 0,
-            };
+            let held = rooms.len() * node.spec.lossless().0.count_ones() as usize;
             let buffer = Buffer::new(&node.spec, rooms.into_iter()).map_err(|error| {
                 TopologyError::Switch {
                     switch: node.name.clone(),
@@ -218,6 +212,11 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         let from = &mut managed.ingresses[ingress as usize];
         if let Err(cause) = node.buffer.admit(from, priority, frame_len, lossless) {
+            // Not if nothing is there that could leave, for then nobody would ever be let go again.
+            let holds = from.waiting(priority) > 0 || node.buffer.used() > 0;
+            if lossless && holds && !from.off.contains(priority) {
+                self.stop(ingress, priority, Some(out));
+            }
             return self.discard(ingress, slot, cause);
         }
         if !lossless {
@@ -227,6 +226,7 @@ impl<H: Host, O: Observer> Network<H, O> {
         packets.set_ingress(slot, ingress);
         channel.queue.add(packets, slot, frame_len, priority);
         let waiting = channel.queue.bytes_in(priority);
+        let fills = !may_go && waiting == u64::from(frame_len);
         let counters = &mut channel.counters;
         counters.queue_high_water = counters.queue_high_water.max(channel.queue.bytes());
         let high_water = &mut counters.by_priority[usize::from(priority & 7)].queue_high_water;
@@ -239,6 +239,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         if lossless && !from.off.contains(priority) && node.buffer.is_over(from, priority) {
             self.stop(ingress, priority, Some(out));
+        }
+        if fills {
+            self.watch_from_now(out, priority);
         }
     }
 
@@ -291,7 +294,6 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         let relieved =
             lossless && from.off.contains(priority) && node.buffer.relieves(from, priority);
-        // None is held by a threshold that stays where it is.
         let due = !node.held.is_empty();
         if relieved {
             self.release(ingress, priority);
@@ -312,10 +314,9 @@ impl<H: Host, O: Observer> Network<H, O> {
                 node.held.remove(n);
                 continue;
             }
-            if node
-                .buffer
-                .relieves(&mut managed.ingresses[channel as usize], priority)
-            {
+            let from = &mut managed.ingresses[channel as usize];
+            let room = from.waiting(priority) > 0 || node.buffer.has_room();
+            if room && node.buffer.relieves(from, priority) {
                 node.held.remove(n);
                 self.release(channel, priority);
                 continue;

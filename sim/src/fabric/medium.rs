@@ -7,10 +7,11 @@ use super::link::{Channel, ChannelId};
 use super::losses::{LossLog, Why};
 use super::observer::{Observer, Sight};
 use super::packets::Packets;
+use super::pausing::Order;
 use super::pool::{PayloadMode, PayloadPool};
 use super::routing::Flows;
 use super::topology::HostId;
-use crate::card::{Deed, Env, PriorityMask};
+use crate::card::{Deed, Env};
 use crate::faults::Injectors;
 use crate::time::{Span, Time};
 use crate::wire::Payload;
@@ -64,19 +65,24 @@ pub(super) enum Other {
         channel: u32,
         /// Which one.
         slot: u32,
+        /// How often the link had gone down when it was sent.
+        flaps: u32,
     },
     /// A packet held back on a channel has waited for as long as it may.
     Overdue(u32),
+    /// A PFC frame has come to the sender on a channel.
+    Pfc {
+        /// Where.
+        channel: u32,
+        /// What it says.
+        order: Order,
+    },
     /// What a PFC frame said takes effect on a channel.
     Pause {
         /// Where.
         channel: u32,
-        /// For which priorities it says something.
-        asked: PriorityMask,
-        /// Which of them it pauses; the others may go on.
-        stop: PriorityMask,
-        /// For how long.
-        quanta: u16,
+        /// What it said.
+        order: Order,
     },
     /// A pause of a channel runs out.
     PauseEnd {
@@ -84,6 +90,8 @@ pub(super) enum Other {
         channel: u32,
         /// In which priority.
         priority: u8,
+        /// It has let pass what else happens at its time.
+        last: bool,
     },
     /// Pauses of the sender on a channel must be asked for again.
     Refresh(u32),
@@ -111,9 +119,18 @@ pub(super) enum Other {
         link: u32,
         /// Up.
         up: bool,
+        /// After how long routes take note of it.
+        reroute: Span,
     },
-    /// Routes take note of which links are up.
-    Reroute,
+    /// Routes take note of what became of a link.
+    Reroute {
+        /// Position in the topology.
+        link: u32,
+        /// How often it had gone down.
+        flaps: u32,
+        /// It was up.
+        up: bool,
+    },
 }
 
 /// The network as a host sees it.

@@ -75,22 +75,26 @@ impl<H: Host, O: Observer> Network<H, O> {
     fn attend(&mut self, source: u32) -> bool {
         match self.medium.other(source) {
             Other::Timer(host) => return self.expire(host),
-            Other::Late { channel, slot } => self.arrive_late(channel, slot),
-            Other::Overdue(channel) => return self.release_overdue(channel),
-            Other::Pause {
+            Other::Late {
                 channel,
-                asked,
-                stop,
-                quanta,
-            } => self.obey(channel, asked, stop, quanta),
-            Other::PauseEnd { channel, priority } => return self.expire_pause(channel, priority),
+                slot,
+                flaps,
+            } => self.arrive_late(channel, slot, flaps),
+            Other::Overdue(channel) => return self.release_overdue(channel),
+            Other::Pfc { channel, order } => return self.hear(channel, order),
+            Other::Pause { channel, order } => return self.obey(channel, order),
+            Other::PauseEnd {
+                channel,
+                priority,
+                last,
+            } => return self.expire_pause(channel, priority, last),
             Other::Refresh(channel) => return self.refresh(channel),
             Other::Watch { channel, priority } => return self.watch(channel, priority),
             Other::Restore { channel, priority } => return self.restore(channel, priority),
             Other::Served(host) => return self.served(host),
             Other::Stall(host) => self.stall(host),
-            Other::Link { link, up } => return self.change_link(link, up),
-            Other::Reroute => self.reroute(),
+            Other::Link { link, up, reroute } => return self.change_link(link, up, reroute),
+            Other::Reroute { link, flaps, up } => return self.learn(link, flaps, up),
         }
         true
     }

@@ -132,6 +132,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 &shortest_paths(topology, |_| true),
                 Tree::new(topology, |_| true),
                 topology.switches().iter().map(|s| s.name.as_str()),
+                topology.links().len(),
                 config.seed,
             ),
             managed: Managed::new(topology, config.seed)?,

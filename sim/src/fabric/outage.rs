@@ -7,6 +7,7 @@ use super::medium::Other;
 use super::multicast::Tree;
 use super::network::Network;
 use super::observer::Observer;
+use super::pausing::priorities;
 use super::routing::shortest_paths;
 use super::topology::{HostId, TopologyError};
 use crate::card::PriorityMask;
@@ -41,8 +42,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     ) -> Result<(), TopologyError> {
         let link = self.topology().channel(link, Direction::Forward)?.link() as u32;
         let at = at.max(self.now());
-        self.medium.plan(at, Other::Link { link, up });
-        self.medium.plan(at + reroute, Other::Reroute);
+        self.medium.plan(at, Other::Link { link, up, reroute });
         Ok(())
     }
 
@@ -89,15 +89,29 @@ impl<H: Host, O: Observer> Network<H, O> {
         self.channels[link * 2].is_down()
     }
 
-    /// Routes take note of which links are up.
-    pub(super) fn reroute(&mut self) {
-        let paths = shortest_paths(self.topology(), |c| !self.channels[c.index()].is_down());
+    /// Routes take note of what became of a link; false if they know of something later.
+    pub(super) fn learn(&mut self, link: u32, flaps: u32, up: bool) -> bool {
+        let known = &mut self.forwarding.known[link as usize];
+        let newer = *known < (flaps, up);
+        if newer {
+            *known = (flaps, up);
+            self.reroute();
+        }
+        newer
+    }
+
+    /// Works out the routes over the links that are up as far as they know.
+    fn reroute(&mut self) {
+        let known = &self.forwarding.known;
+        let up = |c: ChannelId| known[c.link()].1;
+        let paths = shortest_paths(self.topology(), up);
+        let tree = Tree::new(self.topology(), up);
         self.forwarding.rebuild(&paths);
-        self.forwarding.tree = Tree::new(self.topology(), |c| !self.channels[c.index()].is_down());
+        self.forwarding.tree = tree;
     }
 
     /// A link goes down or comes up; false if it was down before and is after, or was up.
-    pub(super) fn change_link(&mut self, link: u32, up: bool) -> bool {
+    pub(super) fn change_link(&mut self, link: u32, up: bool, reroute: Span) -> bool {
         let before = self.channels[link as usize * 2].downs;
         let downs = match up {
             true => before.saturating_sub(1),
@@ -115,26 +129,66 @@ impl<H: Host, O: Observer> Network<H, O> {
             if up {
                 continue;
             }
+            channel.flaps += 1;
+            channel.urgent = false;
             // They are dropped when they would have come in.
             channel.cut = channel.last_arrival();
             let flying: Vec<u32> = channel.flying.iter(&self.medium.packets).collect();
             for slot in flying {
                 self.medium.packets.get_mut(slot).damage = Damage::Link;
             }
+            while let Some(slot) = self.medium.injectors[id as usize].let_go() {
+                self.discard(id, slot, DropCause::LinkDown);
+            }
             self.flush(id, PriorityMask::ALL, DropCause::LinkDown);
             if !self.managed.gates.is_empty() {
                 self.managed.ingresses[id as usize].off = PriorityMask::NONE;
+                self.managed.gates[id as usize].forget();
                 self.resume(id, PriorityMask::ALL);
             }
         }
-        if changed && up {
+        if !changed {
+            return false;
+        }
+        if up && !self.managed.gates.is_empty() {
             for id in [link * 2, link * 2 + 1] {
-                if let End::Host(host) = self.channels[id as usize].to {
-                    self.hold_again(host);
+                match self.channels[id as usize].to {
+                    End::Host(host) => self.hold_again(host),
+                    End::Switch(switch) => self.stop_again(id, switch),
                 }
             }
         }
-        changed
+        let flaps = self.channels[link as usize * 2].flaps;
+        if reroute == Span::ZERO {
+            self.learn(link, flaps, up);
+        } else {
+            let news = Other::Reroute { link, flaps, up };
+            self.medium.plan(self.medium.clock + reroute, news);
+        }
+        true
+    }
+
+    /// Pauses whoever sends to a switch on a channel that has come up, in the priorities of which too much
+    /// waits.
+    fn stop_again(&mut self, id: u32, switch: u32) {
+        let lossless = self.managed.switches[switch as usize].buffer.lossless();
+        for priority in priorities(lossless) {
+            let from = &self.managed.ingresses[id as usize];
+            let buffer = &self.managed.switches[switch as usize].buffer;
+            if !buffer.is_over(from, priority) {
+                continue;
+            }
+            // The first of the queues that it waits in.
+            let packets = &self.medium.packets;
+            let behind = self.exits[switch as usize].iter().copied().find(|&out| {
+                let mut row = self.channels[out as usize]
+                    .queue
+                    .row(priority)
+                    .iter(packets);
+                row.any(|slot| packets.ingress(slot) == id)
+            });
+            self.stop(id, priority, behind);
+        }
     }
 
     /// Drops what waits for a channel in some priorities.

@@ -74,7 +74,12 @@ impl<O: Observer> Medium<O> {
         if verdict.drop {
             self.lose(channel, id, slot, DropCause::Fault, first);
         } else if verdict.delay > Span::ZERO {
-            self.plan(arrival + verdict.delay, Other::Late { channel: id, slot });
+            let late = Other::Late {
+                channel: id,
+                slot,
+                flaps: channel.flaps,
+            };
+            self.plan(arrival + verdict.delay, late);
         } else if let Some((packets, limit)) = verdict.reorder {
             let deadline = arrival + limit;
             self.injectors[id as usize].hold(slot, packets, deadline);
@@ -99,6 +104,7 @@ impl<O: Observer> Medium<O> {
                     Other::Late {
                         channel: id,
                         slot: copy,
+                        flaps: channel.flaps,
                     },
                 );
             } else {
@@ -109,11 +115,11 @@ impl<O: Observer> Medium<O> {
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
-    /// A packet has come in out of the order of its channel.
+    /// A packet has come in out of the order of its channel, unless its link has been down meanwhile.
     #[cold]
-    pub(in crate::fabric) fn arrive_late(&mut self, channel: u32, slot: u32) {
+    pub(in crate::fabric) fn arrive_late(&mut self, channel: u32, slot: u32, flaps: u32) {
         let way = &mut self.channels[channel as usize];
-        if way.is_down() {
+        if way.flaps != flaps {
             return self.medium.discard(way, channel, slot, DropCause::LinkDown);
         }
         self.come_in(channel, slot);
@@ -131,7 +137,7 @@ impl<H: Host, O: Observer> Network<H, O> {
     pub(in crate::fabric) fn release_overdue(&mut self, channel: u32) -> bool {
         let mut any = false;
         while let Some(slot) = self.medium.injectors[channel as usize].overdue(self.medium.clock) {
-            self.arrive_late(channel, slot);
+            self.come_in(channel, slot);
             any = true;
         }
         any

@@ -3,7 +3,10 @@
 //! Who is paused by the end of a channel is the sender on that channel; the frame that says so goes the
 //! other way, before anything else that waits there, and takes effect when it has arrived whole and the
 //! paused port has had its time to respond. Then no frame begins in that priority until the pause is
-//! taken back or runs out, counted from when it took effect. Fault injectors do not see PFC frames.
+//! taken back or runs out. It lasts from when the frame arrived, which is when the port loads its timer: one
+//! asked for again lasts on if the frame comes no later than it ends, and one that has ended when the port
+//! has had its time pauses nobody. A link that goes down ends all pauses, and loses the frames on it and what the
+//! ports have yet to do. Fault injectors do not see PFC frames.
 
 use super::deadlock::PauseCause;
 use super::host::Host;
@@ -45,6 +48,19 @@ impl Pauser {
     }
 }
 
+/// What a PFC frame tells the sender on a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// For which priorities it says something.
+    asked: PriorityMask,
+    /// Which of them it pauses; the others may go on.
+    stop: PriorityMask,
+    /// For how long.
+    quanta: u16,
+    /// How often the link had gone down when it was sent.
+    flaps: u32,
+}
+
 /// How a channel is paused.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
@@ -73,6 +89,8 @@ pub(super) struct Gate {
     pub(super) stormed: PriorityMask,
     /// By priority: when a pause last came.
     heard: [Time; 8],
+    /// By priority: when a packet last found its queue paused and empty.
+    filled: [Time; 8],
 }
 
 impl Gate {
@@ -97,7 +115,30 @@ impl Gate {
             watched: PriorityMask::NONE,
             stormed: PriorityMask::NONE,
             heard: [Time::ZERO; 8],
+            filled: [Time::ZERO; 8],
         }
+    }
+
+    /// How long a pause of so many quanta lasts.
+    fn lasts(&self, quanta: u16) -> Span {
+        self.rate.span(u64::from(quanta) * QUANTUM)
+    }
+
+    /// A packet has come into the empty queue of a priority that is paused.
+    pub(super) fn fill(&mut self, priority: u8, now: Time) {
+        self.filled[usize::from(priority & 7)] = now;
+    }
+
+    /// Since when a priority, which is paused, has been so with something waiting.
+    pub(super) fn stuck_since(&self, priority: u8) -> Time {
+        let p = usize::from(priority & 7);
+        self.since[p].max(self.filled[p])
+    }
+
+    /// The link goes down: what was to be said is not.
+    pub(super) fn forget(&mut self) {
+        self.asked = PriorityMask::NONE;
+        self.stop = PriorityMask::NONE;
     }
 
     /// When a pause of a priority last came.
@@ -140,7 +181,9 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         if let End::Switch(switch) = self.channels[channel as usize].to {
             let node = &mut self.managed.switches[switch as usize];
-            if node.buffer.is_dynamic() && !node.held.contains(&(channel, priority)) {
+            let none = self.managed.ingresses[channel as usize].waiting(priority) == 0;
+            let others = none || node.buffer.is_dynamic();
+            if others && !node.held.contains(&(channel, priority)) {
                 node.held.push((channel, priority));
             }
         }
@@ -230,14 +273,15 @@ impl<H: Host, O: Observer> Network<H, O> {
         channel.urgent = false;
         self.medium.observer.on_pfc(now, ChannelId(id), &frame);
         let arrival = channel.occupy(now, MIN_FRAME);
-        let effect = Other::Pause {
-            channel: id ^ 1,
+        let order = Order {
             asked,
             stop,
             quanta: gate.quanta,
+            flaps: channel.flaps,
         };
         if !channel.is_down() {
-            self.medium.plan(arrival + gate.response, effect);
+            let channel = id ^ 1;
+            self.medium.plan(arrival, Other::Pfc { channel, order });
         }
         // A host asks for its own next turn.
         if channel.managed
@@ -248,13 +292,33 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
     }
 
-    /// What a PFC frame said takes effect on a channel.
-    pub(super) fn obey(&mut self, id: u32, asked: PriorityMask, stop: PriorityMask, quanta: u16) {
+    /// A PFC frame has come to the sender on a channel: pauses last from now, and what it says takes effect when
+    /// the port has had its time. False if it was lost.
+    pub(super) fn hear(&mut self, id: u32, order: Order) -> bool {
         let now = self.medium.clock;
+        let channel = &self.channels[id as usize];
+        if channel.flaps != order.flaps {
+            return false;
+        }
+        let gate = &mut self.managed.gates[id as usize];
+        let until = now + gate.lasts(order.quanta);
+        for p in priorities(order.stop) {
+            gate.until[usize::from(p)] = until;
+        }
+        let effect = now + gate.response;
+        self.medium
+            .plan(effect, Other::Pause { channel: id, order });
+        true
+    }
+
+    /// What a PFC frame said takes effect on a channel; false if the link has been down since.
+    pub(super) fn obey(&mut self, id: u32, order: Order) -> bool {
+        let now = self.medium.clock;
+        let Order { asked, stop, .. } = order;
         let gate = &mut self.managed.gates[id as usize];
         let channel = &mut self.channels[id as usize];
-        if channel.is_down() {
-            return;
+        if channel.flaps != order.flaps {
+            return false;
         }
         let mut ended = PriorityMask::NONE;
         for p in priorities(asked) {
@@ -266,17 +330,19 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
             counters.pauses_received += 1;
             gate.heard[usize::from(p)] = now;
-            if !gate.obeys.contains(p) || gate.stormed.contains(p) {
+            let obeys = gate.obeys.contains(p) && !gate.stormed.contains(p);
+            let until = gate.until[usize::from(p)];
+            if !obeys || until <= now {
                 continue;
             }
-            let until = now + gate.rate.span(u64::from(quanta) * QUANTUM);
-            gate.until[usize::from(p)] = until;
             if channel.unpaused.contains(p) {
                 channel.unpaused = channel.unpaused.without(p);
                 gate.since[usize::from(p)] = now;
                 self.medium.observer.on_pause(now, ChannelId(id), p, true);
             }
+            // If nothing waits, it is watched from when something does.
             if let Some(watchdog) = gate.watchdog
+                && channel.queue.waiting().contains(p)
                 && !gate.watched.contains(p)
             {
                 gate.watched = gate.watched.with(p);
@@ -284,7 +350,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                     channel: id,
                     priority: p,
                 };
-                let since = gate.since[usize::from(p)];
+                let since = gate.stuck_since(p);
                 self.medium.plan((since + watchdog.after).max(now), event);
             }
             if !gate.timers.contains(p) {
@@ -292,15 +358,18 @@ impl<H: Host, O: Observer> Network<H, O> {
                 let event = Other::PauseEnd {
                     channel: id,
                     priority: p,
+                    last: false,
                 };
                 self.medium.plan(until, event);
             }
         }
         self.resume(id, ended);
+        true
     }
 
-    /// The end of a pause may have come; false if it had been moved away.
-    pub(super) fn expire_pause(&mut self, id: u32, priority: u8) -> bool {
+    /// The end of a pause may have come; false if it had been moved away. It comes after whatever else was to
+    /// happen at its time, such as that it is asked for again.
+    pub(super) fn expire_pause(&mut self, id: u32, priority: u8, last: bool) -> bool {
         let gate = &mut self.managed.gates[id as usize];
         gate.timers = gate.timers.without(priority);
         if self.channels[id as usize].unpaused.contains(priority) || gate.stormed.contains(priority)
@@ -308,13 +377,15 @@ impl<H: Host, O: Observer> Network<H, O> {
             return false;
         }
         let until = gate.until[usize::from(priority & 7)];
-        if until > self.medium.clock {
+        let over = until <= self.medium.clock;
+        if !over || !last {
             gate.timers = gate.timers.with(priority);
             let event = Other::PauseEnd {
                 channel: id,
                 priority,
+                last: over,
             };
-            self.medium.plan(until, event);
+            self.medium.plan(until.max(self.medium.clock), event);
             return false;
         }
         self.resume(id, PriorityMask::NONE.with(priority));

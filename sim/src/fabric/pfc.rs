@@ -20,7 +20,8 @@ pub struct PfcSpec {
     pub resume: u64,
     /// Room for what comes after the pause was asked for.
     pub headroom: Headroom,
-    /// How long a pause lasts if nothing more is said, in the time of 512 bits each.
+    /// How long a pause lasts if nothing more is said, from when its frame arrives, in the time of 512 bits
+    /// each. One that is over before the port has had its time to stop pauses nobody.
     pub quanta: u16,
     /// After how long a pause is asked for again; `None` for half the time that a pause lasts.
     pub refresh: Option<Span>,
@@ -69,7 +70,8 @@ pub enum Threshold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Headroom {
     /// By the arithmetic of [`headroom`] for the longest frames of the link, and one frame more: the
-    /// one that crosses the threshold, if the pool has no room for it.
+    /// one that crosses the threshold, if the pool has no room for it. It is not enough where packets are
+    /// copied, by flooding or to groups: each copy that waits takes room of the port that the packet came by.
     Auto,
     /// So many bytes for each port and lossless priority.
     Bytes(u64),
@@ -103,6 +105,7 @@ pub fn response_quanta(rate: Rate) -> u32 {
 /// The most bytes that can come in over `link` after a port has decided to pause its peer: what is on
 /// the cable both ways, what the peer sends until it responds, a frame of `peer` bytes that it has just
 /// begun by then, one of `own` bytes that was just begun in the way of the PFC frame, and that frame.
+/// Where packets are copied to several ports, each copy counts: so many times as much may have to wait.
 pub fn headroom(link: &LinkSpec, own: u64, peer: u64) -> u64 {
     let bits = 2 * u128::from(link.delay.as_ps()) * u128::from(link.rate.bps());
     let cable = bits.div_ceil(8_000_000_000_000);

@@ -178,6 +178,10 @@ impl<H: Host, O: Observer> Network<H, O> {
         };
         let len = u64::from(self.medium.packets.get(slot).frame_len);
         if p.bytes + len > p.spec.buffer {
+            // Not if it is empty, for then nobody would ever be let go again.
+            if p.bytes > 0 && !p.silent {
+                self.hold_senders(host);
+            }
             return self.discard(channel, slot, DropCause::ReceiverFull);
         }
         p.bytes += len;
@@ -246,13 +250,13 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
     }
 
-    /// The link of a host has come up: one whose pipeline has stopped says so again, because nobody is paused.
+    /// The link of a host has come up: one whose pipeline has stopped, or is too full, says so again, because
+    /// nobody is paused.
     pub(super) fn hold_again(&mut self, host: u32) {
         let station = &self.hosts[host as usize];
-        if station
-            .pipeline
-            .as_ref()
-            .is_some_and(|p| p.dead && !p.silent)
+        if let Some(p) = &station.pipeline
+            && (p.dead || p.bytes > p.spec.xoff)
+            && !p.silent
         {
             // What it asked for while the link was down came to nobody.
             let downlink = station.uplink ^ 1;

@@ -4,6 +4,7 @@ use super::ecn::EcnSpec;
 use super::link::LinkSpec;
 use super::pfc::PfcSpec;
 use crate::card::PriorityMask;
+use crate::time::Span;
 use thiserror::Error;
 
 /// What a switch is like. Priorities are 0 to 7.
@@ -115,6 +116,9 @@ impl SwitchSpec {
         }
         match self.pfc {
             Some(pfc) if pfc.quanta == 0 => Err(SwitchError::NoPause),
+            Some(pfc) if pfc.watchdog.is_some_and(|w| w.after == Span::ZERO) => {
+                Err(SwitchError::Watchdog)
+            }
             _ => Ok(()),
         }
     }
@@ -191,4 +195,7 @@ pub enum SwitchError {
     /// A pause of no length does not pause.
     #[error("PFC: a pause lasts 0 quanta; it must be at least 1")]
     NoPause,
+    /// A watchdog that takes every pause for a storm, at the instant it begins.
+    #[error("PFC: the watchdog acts after 0 s; it must be more")]
+    Watchdog,
 }

@@ -13,7 +13,7 @@ use crate::time::Span;
 /// Until then what waits there and what comes for it is dropped, and pauses are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watchdog {
-    /// For how long a port must have been paused without a break, with something waiting.
+    /// For how long a port must have been paused without a break, with something waiting all the time; not 0.
     pub after: Span,
     /// For how long no pause must have come.
     pub restore: Span,
@@ -30,6 +30,25 @@ impl Default for Watchdog {
 }
 
 impl<H: Host, O: Observer> Network<H, O> {
+    /// A packet has come into the empty queue of a port that is paused.
+    #[cold]
+    pub(super) fn watch_from_now(&mut self, id: u32, priority: u8) {
+        let now = self.medium.clock;
+        let gate = &mut self.managed.gates[id as usize];
+        let Some(watchdog) = gate.watchdog else {
+            return;
+        };
+        gate.fill(priority, now);
+        if !gate.watched.contains(priority) {
+            gate.watched = gate.watched.with(priority);
+            let other = Other::Watch {
+                channel: id,
+                priority,
+            };
+            self.medium.plan(now + watchdog.after, other);
+        }
+    }
+
     /// Looks whether a port is stuck in a priority; false if it is not.
     pub(super) fn watch(&mut self, id: u32, priority: u8) -> bool {
         let now = self.medium.clock;
@@ -42,27 +61,28 @@ impl<H: Host, O: Observer> Network<H, O> {
         if channel.unpaused.contains(priority) || gate.stormed.contains(priority) {
             return false;
         }
+        if !channel.queue.waiting().contains(priority) {
+            // It is watched again from when something does.
+            return false;
+        }
+        let next = gate.stuck_since(priority) + watchdog.after;
+        if next <= now {
+            gate.stormed = gate.stormed.with(priority);
+            channel.counters.by_priority[usize::from(priority & 7)].storms += 1;
+            self.flush(id, PriorityMask::NONE.with(priority), DropCause::Watchdog);
+            let restore = Other::Restore {
+                channel: id,
+                priority,
+            };
+            let gate = &self.managed.gates[id as usize];
+            let quiet = gate.heard(priority) + watchdog.restore;
+            self.medium.plan(quiet.max(now), restore);
+            return true;
+        }
         let other = Other::Watch {
             channel: id,
             priority,
         };
-        let mut next = gate.since(priority) + watchdog.after;
-        if next <= now {
-            if channel.queue.waiting().contains(priority) {
-                gate.stormed = gate.stormed.with(priority);
-                channel.counters.by_priority[usize::from(priority & 7)].storms += 1;
-                self.flush(id, PriorityMask::NONE.with(priority), DropCause::Watchdog);
-                let restore = Other::Restore {
-                    channel: id,
-                    priority,
-                };
-                let gate = &self.managed.gates[id as usize];
-                let quiet = gate.heard(priority) + watchdog.restore;
-                self.medium.plan(quiet.max(now), restore);
-                return true;
-            }
-            next = now + watchdog.after;
-        }
         gate.watched = gate.watched.with(priority);
         self.medium.plan(next, other);
         false

@@ -155,6 +155,11 @@ impl Injectors {
         Some(self.held.remove(i).slot)
     }
 
+    /// A packet that is held: the one held for longest.
+    pub(crate) fn let_go(&mut self) -> Option<u32> {
+        (!self.held.is_empty()).then(|| self.held.remove(0).slot)
+    }
+
     /// A packet that may be held no longer.
     pub(crate) fn overdue(&mut self, now: Time) -> Option<u32> {
         let i = self.held.iter().position(|h| h.deadline <= now)?;

@@ -498,3 +498,42 @@ fn events_are_handled_by_the_number() {
     }
     assert_eq!((all, w.arrivals(1).len()), (w.net.event_count(), 3));
 }
+
+/// A packet that is late is on its link as any other: if that goes down, it is lost, however soon the link is up
+/// again.
+#[test]
+fn what_is_late_is_lost_with_its_link() {
+    let us = Span::from_us;
+    for (action, before) in [
+        (Action::Delay { by: us(5) }, 0),
+        (
+            Action::Reorder {
+                packets: 3,
+                limit: us(5),
+            },
+            0,
+        ),
+        (Action::Duplicate { delay: us(5) }, 1),
+    ] {
+        for flap in [false, true] {
+            let mut w = World::with(
+                Topology::star(2, link(), SwitchSpec::default()).unwrap(),
+                1,
+                PayloadMode::Carried,
+            );
+            let up = w.channel("h0", "s0");
+            w.net.inject(up, Fault::new(action)).unwrap();
+            if flap {
+                for (ps, is_up) in [(3_000_000, false), (3_000_010, true)] {
+                    w.net.set_link("h0-s0", at(ps), is_up, us(1)).unwrap();
+                }
+            }
+            w.send_numbered(0, 1, 1);
+            w.run();
+            let late = usize::from(!flap);
+            assert_eq!(w.psns(1).len(), before + late, "{action:?}");
+            let lost = w.drops("h0", "s0", DropCause::LinkDown);
+            assert_eq!(lost, u64::from(flap), "{action:?}");
+        }
+    }
+}

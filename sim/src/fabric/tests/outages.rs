@@ -302,11 +302,13 @@ fn watchdogs_end_the_storm_of_a_dead_receiver() {
     let log = w.net.observer();
     assert_eq!(log.times("paused", down), [begin]);
     assert_eq!(w.net.counters(down).by_priority[3].storms, 1);
-    // What waited was dropped when it had been paused for 1 ms; then h0 was let go.
+    // What waited was dropped when the first of it, the first frame that came after the pause began, had
+    // waited for 1 ms; then h0 was let go.
+    let stuck = come((begin - DELAY).div_ceil(LASTS));
     let drops = log.times("drop", down);
-    assert_eq!(drops[0], begin + 1_000_000_000);
+    assert_eq!(drops[0], stuck + 1_000_000_000);
     let go = log.times("resumed", up);
-    assert_eq!(go, [begin + 1_000_000_000 + takes]);
+    assert_eq!(go, [stuck + 1_000_000_000 + takes]);
     assert!(w.net.has_lost_lossless() && w.drops("s0", "h2", DropCause::Watchdog) > 1000);
     assert_eq!(w.drops("h0", "s0", DropCause::HeadroomFull), 0);
     // The card repeats its pause every half of 65535 quanta, and falls silent after 5 ms.
@@ -435,4 +437,217 @@ fn a_flood_leaves_by_the_links_of_its_switch() {
     for (x, y) in &ways[1..5] {
         assert!(w.net.counters(w.channel(x, y)).frames >= 5, "{x} {y}");
     }
+}
+
+/// A watchdog acts when something has waited at a paused port for exactly as long as it is set to wait, whether
+/// it was there before the pause or came when.
+#[test]
+fn a_watchdog_acts_to_the_picosecond() {
+    let ms = 1_000_000_000;
+    // 0 is 100 frames with the pause, at twice the rate of the port.
+    for later in [0, 1, ms / 3, ms - 1, ms, ms + 1, 5 * ms / 2] {
+        let mut switch = pfc(1 << 19);
+        switch.pfc.as_mut().unwrap().watchdog = Some(Watchdog {
+            after: Span::from_ms(1),
+            restore: Span::from_ms(2),
+        });
+        let mut w = World::new(Topology::star(3, link(), switch).unwrap());
+        let spec = ReceiveSpec {
+            stops: Some(at(0)),
+            watchdog: None,
+            ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(200)))
+        };
+        w.net.set_receiver(HostId::new(2), spec).unwrap();
+        let begin = 84 * 80 + DELAY + 394 * 64 * 80;
+        let stuck = if later == 0 {
+            for from in [0, 1] {
+                w.send_numbered(from, 2, 50);
+            }
+            begin
+        } else {
+            let route = w.route(0, 2);
+            let host = w.net.host_mut(HostId::new(0));
+            host.plan(at(begin + later - come(1)), packet(route, 0));
+            w.net.kick(HostId::new(0));
+            begin + later
+        };
+        w.net.run_until(at(5 * ms));
+        let down = w.channel("s0", "h2");
+        let log = w.net.observer();
+        assert_eq!(log.times("paused", down)[0], begin);
+        assert_eq!(log.times("drop", down)[0], stuck + ms, "{later}");
+        assert_eq!(w.net.counters(down).by_priority[3].storms, 1, "{later}");
+    }
+}
+
+#[test]
+fn a_watchdog_that_acts_at_once_is_refused() {
+    let mut switch = pfc(50_000);
+    switch.pfc.as_mut().unwrap().watchdog = Some(Watchdog {
+        after: Span::ZERO,
+        restore: Span::from_ms(2),
+    });
+    let t = Topology::star(2, link(), switch).unwrap();
+    let error = Network::new(&t, Config::default(), (), |_, _| Scripted::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "switch `s0`: PFC: the watchdog acts after 0 s; it must be more"
+    );
+}
+
+/// Two ways between two hosts, both over a switch: `a` and `b`.
+fn diamond() -> World {
+    let mut t = Topology::new();
+    for h in ["h0", "h1"] {
+        t.add_host(h).unwrap();
+    }
+    for s in ["l0", "l1", "a", "b"] {
+        t.add_switch(s, SwitchSpec::default()).unwrap();
+    }
+    for (x, y) in [
+        ("h0", "l0"),
+        ("h1", "l1"),
+        ("l0", "a"),
+        ("l0", "b"),
+        ("a", "l1"),
+        ("b", "l1"),
+    ] {
+        t.connect(x, y, link()).unwrap();
+    }
+    World::new(t)
+}
+
+/// The way of packets from `h0` to `h1` that leave now: by which of the two switches; `None` if `l0` knows none.
+fn way(w: &World) -> Option<&'static str> {
+    let hosts = w.net.topology().hosts();
+    let route = crate::fabric::bare::route(&hosts[0], &hosts[1], 0xc000);
+    let trace = w.net.trace(HostId::new(0), &route);
+    let by = |s: &'static str| trace.contains(&w.channel("l0", s)).then_some(s);
+    by("a").or_else(|| by("b"))
+}
+
+/// Routes learn of each change of each link when its time has come, and of nothing earlier, whatever else makes
+/// them be worked out again.
+#[test]
+fn routes_know_of_each_link_when_its_news_has_come() {
+    let us = |n: u64| Time::ZERO + Span::from_us(n);
+    let reroute = Span::from_us(100);
+    for set_route in [false, true] {
+        let mut w = diamond();
+        let first = way(&w).unwrap();
+        let other = if first == "a" { "b" } else { "a" };
+        let links = [first, other].map(|s| format!("l0-{s}"));
+        for (link, time, up) in [
+            (0, 0, false),
+            (1, 60, false),
+            (0, 200, true),
+            (1, 230, true),
+        ] {
+            w.net.set_link(&links[link], us(time), up, reroute).unwrap();
+        }
+        for (time, expected) in [
+            (50, Some(first)),
+            (99, Some(first)),
+            (101, Some(other)),
+            (159, Some(other)),
+            (161, None),
+            (299, None),
+            (301, Some(first)),
+            (331, Some(first)),
+        ] {
+            w.net.run_until(us(time));
+            if set_route {
+                for detour in [Some(Detour::Flood), None] {
+                    w.net.set_route("l1", HostId::new(0), detour).unwrap();
+                }
+            }
+            assert_eq!(way(&w), expected, "{time}");
+        }
+    }
+}
+
+/// News that comes after later news of the same link is no news.
+#[test]
+fn routes_do_not_go_back_to_what_a_link_was() {
+    let us = |n: u64| Time::ZERO + Span::from_us(n);
+    let mut w = diamond();
+    let first = way(&w).unwrap();
+    let link = format!("l0-{first}");
+    for (time, up, reroute) in [(10, false, 100), (50, true, 10), (200, false, 0)] {
+        let reroute = Span::from_us(reroute);
+        w.net.set_link(&link, us(time), up, reroute).unwrap();
+    }
+    for (time, by_first) in [
+        (40, true),
+        (61, true),
+        (111, true),
+        (199, true),
+        (201, false),
+    ] {
+        w.net.run_until(us(time));
+        assert_eq!(way(&w) == Some(first), by_first, "{time}");
+    }
+}
+
+/// A ring of pauses is found though other queues go on, if what these hold is in reserves, which are of no use
+/// to those that wait.
+#[test]
+fn what_is_in_reserves_ends_no_deadlock() {
+    let reserved = 200_000;
+    let spec = SwitchSpec {
+        // What is lossy never passes its reserve.
+        port_buffer: 150_000,
+        reserved,
+        buffer: 5 * (8 * reserved + 100_000) + 100_000,
+        pfc: Some(PfcSpec {
+            headroom: Headroom::Bytes(100_000),
+            ..PfcSpec::new(
+                PriorityMask(1 << 3),
+                Threshold::Dynamic(Ratio::new(1, 1).unwrap()),
+            )
+        }),
+        ..SwitchSpec::default()
+    };
+    let mut t = Topology::new();
+    let slow = LinkSpec::new(Rate::from_gbps(1), Span::from_us(1));
+    // Three on the ring, and two at each switch of which one sends to the other faster than it can take it.
+    for n in 0..9 {
+        t.add_host(&format!("h{n}")).unwrap();
+    }
+    for n in 0..3 {
+        t.add_switch(&format!("s{n}"), spec).unwrap();
+        for (h, link) in [(n, link()), (3 + n, link()), (6 + n, slow)] {
+            t.connect(&format!("h{h}"), &format!("s{n}"), link).unwrap();
+        }
+    }
+    for n in 0..3 {
+        t.connect(&format!("s{n}"), &format!("s{}", (n + 1) % 3), link())
+            .unwrap();
+    }
+    let mut w = World::new(t);
+    for n in 0..3 {
+        let to = (n + 2) % 3;
+        let next = w.channel(&format!("s{n}"), &format!("s{}", (n + 1) % 3));
+        let detour = Detour::Ports(vec![next]);
+        w.net
+            .set_route(&format!("s{n}"), HostId::new(to), Some(detour))
+            .unwrap();
+        w.send_numbered(n, to, 2000);
+        let route = w.route(3 + n, 6 + n);
+        let lossy = |psn| Packet {
+            priority: 5,
+            ..packet(route, psn)
+        };
+        w.send(3 + n, (0..4000).map(lossy));
+    }
+    w.net.run_until(Time::ZERO + Span::from_us(600));
+    for n in 0..3 {
+        let local = w.channel(&format!("s{n}"), &format!("h{}", 6 + n));
+        assert!(w.net.queued_bytes(local) > 100_000, "{n}");
+    }
+    let before: usize = (0..3).map(|h| w.psns(h).len()).sum();
+    assert_eq!(w.net.deadlock().map(|d| d.cycle.len()), Some(3));
+    // It is one.
+    w.net.run_until(Time::ZERO + Span::from_ms(20));
+    assert_eq!(before, (0..3).map(|h| w.psns(h).len()).sum::<usize>());
 }

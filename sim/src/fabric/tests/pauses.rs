@@ -90,7 +90,7 @@ fn a_pause_begins_and_ends_when_the_arithmetic_says() {
 
 #[test]
 fn a_pause_that_is_not_repeated_runs_out() {
-    let quanta = 100;
+    let quanta = 1000;
     let mut w = star(
         3,
         link(),
@@ -106,24 +106,106 @@ fn a_pause_that_is_not_repeated_runs_out() {
     w.net.run_until(at(10_000_000));
     let up = w.channel("h1", "s0");
     let begin = come(1) + PFC + DELAY + RESPONSE;
-    let end = begin + u64::from(quanta) * 512 * 10;
+    // Counted from when the PFC frame has arrived.
+    let end = come(1) + PFC + DELAY + u64::from(quanta) * 512 * 10;
     let log = w.net.observer();
     assert_eq!(log.times("resumed", up), [end]);
     assert_eq!(log.times("transmit", up)[48], end);
     assert_eq!(
         w.net.counters(up).by_priority[3].paused,
-        Span::from_ps(512_000)
+        Span::from_ps(end - begin)
     );
 }
 
 #[test]
+fn a_pause_that_is_over_before_the_port_responds_pauses_nobody() {
+    for (quanta, lasts) in [(393, None), (394, None), (395, Some(512 * 10))] {
+        let mut w = star(
+            3,
+            link(),
+            PfcSpec {
+                quanta,
+                refresh: Some(Span::from_ms(1)),
+                ..strict()
+            },
+        );
+        block(&mut w, 0, 100);
+        let route = w.route(1, 2);
+        w.send(1, (1000..1100).map(|psn| packet(route, psn)));
+        w.net.run_until(at(10_000_000));
+        let up = w.channel("h1", "s0");
+        let begin = come(1) + PFC + DELAY + RESPONSE;
+        let log = w.net.observer();
+        let times: Vec<u64> = lasts.iter().map(|_| begin).collect();
+        assert_eq!(log.times("paused", up), times, "{quanta}");
+        let times: Vec<u64> = lasts.iter().map(|lasts| begin + lasts).collect();
+        assert_eq!(log.times("resumed", up), times, "{quanta}");
+        assert_eq!(w.net.counters(up).by_priority[3].pauses_received, 1);
+    }
+}
+
+/// What is asked for again when the pause ends, or before, however little, lasts without a break, though the
+/// port has its time to respond to that as well; a picosecond later the port goes on.
+#[test]
+fn a_pause_that_is_asked_for_again_no_later_than_it_ends_lasts_on() {
+    let quantum = 512 * 10;
+    let long = 1000 * quantum;
+    for (quanta, refresh, breaks) in [
+        (1000, long - RESPONSE - 1, false),
+        (1000, long - RESPONSE, false),
+        (1000, long - RESPONSE / 2, false),
+        (1000, long - 1, false),
+        (1000, long, false),
+        (1000, long + 1, true),
+        // So often that several come before the first takes effect.
+        (600, 300 * quantum, false),
+        (395, 250 * quantum, false),
+        (393, 393 * quantum, false),
+        (200, 200 * quantum, false),
+        (100, 50 * quantum, false),
+        (3, 3 * quantum, false),
+    ] {
+        let pause = u64::from(quanta) * quantum;
+        let mut w = star(
+            3,
+            link(),
+            PfcSpec {
+                quanta,
+                refresh: Some(Span::from_ps(refresh)),
+                ..strict()
+            },
+        );
+        block(&mut w, 0, 600);
+        let route = w.route(1, 2);
+        w.send(1, (1000..1100).map(|psn| packet(route, psn)));
+        w.net.run_until(at(50_000_000));
+        let up = w.channel("h1", "s0");
+        let log = w.net.observer();
+        let heard = come(1) + PFC + DELAY;
+        assert_eq!(log.times("paused", up)[0], heard + RESPONSE);
+        match breaks {
+            false => {
+                assert_eq!(log.count("resumed"), 0, "{quanta} {refresh}");
+                assert_eq!(log.times("transmit", up).len(), 48, "{quanta}");
+            }
+            true => {
+                // Until the pause that came too late takes effect.
+                assert_eq!(log.times("resumed", up)[0], heard + pause);
+                assert_eq!(log.times("paused", up)[1], heard + refresh + RESPONSE);
+                assert_eq!(log.times("transmit", up)[48], heard + pause);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_pause_is_repeated_while_it_must_last() {
-    // Half of 100 quanta is 256 ns.
+    // Half of 1000 quanta is 2560 ns.
     let mut w = star(
         3,
         link(),
         PfcSpec {
-            quanta: 100,
+            quanta: 1000,
             ..strict()
         },
     );
@@ -134,7 +216,7 @@ fn a_pause_is_repeated_while_it_must_last() {
     let (up, down) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
     let log = w.net.observer();
     let relieved = come(60 + 48);
-    let repeats: Vec<u64> = (come(1)..relieved).step_by(256_000).collect();
+    let repeats: Vec<u64> = (come(1)..relieved).step_by(2_560_000).collect();
     assert_eq!(log.times("stop", down), repeats);
     assert_eq!(log.count("paused"), 1);
     let c = w.net.counters(up).by_priority[3];
@@ -344,4 +426,230 @@ fn who_is_paused_is_let_go_when_others_free_the_pool() {
     assert_eq!(w.psns(4).len(), 4400);
     assert!(!w.net.is_paused(up, 3) && w.net.waiting_from(up, 3) > 300_000);
     assert_eq!(w.net.deadlock(), None);
+}
+
+/// Headroom that holds no frame, and a pool full of what is lossy: frames are lost, but from the first one on
+/// that their sender is told to stop, and it goes on when there is room.
+#[test]
+fn who_loses_a_frame_for_want_of_headroom_is_paused() {
+    let pool = 20 * u64::from(FRAME);
+    let alpha = Threshold::Dynamic(Ratio::new(8, 1).unwrap());
+    for threshold in [Threshold::Static(1 << 20), alpha] {
+        let switch = SwitchSpec {
+            buffer: pool + 4 * 500,
+            pfc: Some(PfcSpec {
+                headroom: Headroom::Bytes(500),
+                ..PfcSpec::new(LOSSLESS, threshold)
+            }),
+            ..SwitchSpec::default()
+        };
+        let mut w = World::new(Topology::star(4, link(), switch).unwrap());
+        // Two come for h2 in each slot, and one goes: from the 20th on the pool is full.
+        for from in [0, 3] {
+            let route = w.route(from, 2);
+            let lossy = |psn| Packet {
+                priority: 5,
+                ..packet(route, psn)
+            };
+            w.send(from, (0..400).map(lossy));
+        }
+        // Longer ones, which do not fit in either when one has gone.
+        let begin = 60 * LASTS;
+        let lasts = LASTS + 500 * 80;
+        let route = w.route(1, 2);
+        for psn in 1000..1100 {
+            let long = Packet {
+                payload: Payload::counted(1500),
+                frame_len: FRAME + 500,
+                ..packet(route, psn)
+            };
+            let host = w.net.host_mut(HostId::new(1));
+            host.plan(at(begin), long);
+        }
+        w.net.kick(HostId::new(1));
+        w.run();
+        let (up, down) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
+        let log = w.net.observer();
+        let first = begin + lasts + DELAY;
+        let takes = PFC + DELAY + RESPONSE;
+        assert_eq!(log.times("stop", down), [first], "{threshold:?}");
+        assert_eq!(log.times("paused", up), [first + takes]);
+        // What was begun until then.
+        let lost = (first + takes - begin) / lasts + 1;
+        assert_eq!(log.times("drop", up).len() as u64, lost);
+        assert_eq!(w.drops("h1", "s0", DropCause::HeadroomFull), lost);
+        let got = w.psns(2).iter().filter(|&&psn| psn >= 1000).count();
+        assert_eq!(got as u64, 100 - lost);
+        // 8 KiB are free when eight frames of the last twenty are gone.
+        let go = log.times("go", down);
+        assert!(
+            go.len() == 1 && go[0] > come(400) && go[0] <= come(410),
+            "{go:?}"
+        );
+    }
+}
+
+/// Where nothing can leave that would make room, a pause would never end.
+#[test]
+fn a_switch_without_any_memory_pauses_nobody() {
+    let switch = SwitchSpec {
+        buffer: 0,
+        pfc: Some(PfcSpec {
+            headroom: Headroom::Bytes(0),
+            ..strict()
+        }),
+        ..SwitchSpec::default()
+    };
+    let mut w = World::new(Topology::star(3, link(), switch).unwrap());
+    w.send_numbered(0, 2, 50);
+    w.send_numbered(1, 2, 50);
+    w.run();
+    assert_eq!(w.net.observer().count("stop"), 0);
+    let lost =
+        w.drops("h0", "s0", DropCause::HeadroomFull) + w.drops("h1", "s0", DropCause::HeadroomFull);
+    // Of each pair one finds the port free.
+    assert_eq!((lost, w.psns(2).len()), (50, 50));
+}
+
+/// A receiver that is full pauses, whatever its threshold.
+#[test]
+fn who_loses_a_frame_to_a_full_receiver_is_paused() {
+    let room = 100 * u64::from(FRAME);
+    let mut w = World::new(Topology::back_to_back(link()));
+    let spec = ReceiveSpec {
+        buffer: room + 500,
+        xoff: room + 500,
+        xon: room / 2,
+        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(10)))
+    };
+    w.net.set_receiver(HostId::new(1), spec).unwrap();
+    w.send_numbered(0, 1, 1000);
+    w.run();
+    let (up, down) = (w.channel("h0", "h1"), w.channel("h1", "h0"));
+    let log = w.net.observer();
+    let (drops, stops) = (log.times("drop", up), log.times("stop", down));
+    assert_eq!(stops[0], drops[0]);
+    // What comes until the pause takes effect, of which one frame in ten finds room.
+    let takes = PFC + 2 * DELAY + RESPONSE;
+    assert!(
+        drops.len() as u64 <= stops.len() as u64 * (takes / LASTS + 2),
+        "{drops:?}"
+    );
+    assert_eq!(w.psns(1).len() + drops.len(), 1000);
+    assert!(!w.net.is_paused(up, 3));
+}
+
+/// A PFC frame that waits for its port, is on its link or has yet to be obeyed when that link goes down is lost,
+/// however soon the link is up again.
+#[test]
+fn no_pause_outlives_its_link() {
+    let quarter = LASTS / 4;
+    // When the frame of h1 comes to the switch, and three quarters of one of h0 are out; it goes a quarter later.
+    let over = come(1) + 3 * quarter;
+    for (blocked, down, up) in [
+        // As it waits for half a frame of h2, as it goes out, as it is on the way, as it is and what takes it back is,
+        // and as h1 has yet to obey.
+        (true, over + 1, over + quarter + quarter / 2),
+        (false, over + 1, over + quarter + quarter / 2),
+        (false, over + quarter / 2, over + quarter + quarter / 2),
+        (false, over + LASTS, over + LASTS + 10),
+        (false, over + DELAY + RESPONSE, over + DELAY + RESPONSE + 10),
+    ] {
+        let mut w = star(3, link(), strict());
+        let route = w.route(2, 1);
+        for psn in 0..if blocked { 3 } else { 0 } {
+            let sent = Packet {
+                priority: 7,
+                ..packet(route, psn)
+            };
+            let host = w.net.host_mut(HostId::new(2));
+            host.plan(at(quarter), sent);
+        }
+        w.net.kick(HostId::new(2));
+        block(&mut w, 0, 1);
+        let route = w.route(1, 2);
+        let host = w.net.host_mut(HostId::new(1));
+        host.plan(at(3 * quarter), packet(route, 1000));
+        host.plan(at(20_000_000), packet(route, 1001));
+        w.net.kick(HostId::new(1));
+        for (time, is_up) in [(down, false), (up, true)] {
+            w.net
+                .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
+                .unwrap();
+        }
+        w.net.run_until(at(15_000_000));
+        let way = w.channel("h1", "s0");
+        assert_eq!(w.net.observer().count("paused"), 0, "{down}");
+        assert!(!w.net.is_paused(way, 3));
+        w.run();
+        assert_eq!(w.psns(2), [0, 1000, 1001], "{down}");
+        let stops = w.net.observer().times("stop", w.channel("s0", "h1")).len();
+        assert_eq!(stops, usize::from(!blocked), "{down}");
+    }
+}
+
+/// What makes a port pause is there still when its link is up again, and is said again at once.
+#[test]
+fn a_port_that_is_over_pauses_again_when_its_link_is_up_again() {
+    let mut w = star(3, link(), strict());
+    block(&mut w, 0, 600);
+    let route = w.route(1, 2);
+    w.send(1, (1000..1500).map(|psn| packet(route, psn)));
+    let (down, up) = (20_000_000, 21_000_000);
+    for (time, is_up) in [(down, false), (up, true)] {
+        w.net
+            .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
+            .unwrap();
+    }
+    w.net.run_until(at(40_000_000));
+    let (way, back) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
+    let takes = PFC + DELAY + RESPONSE;
+    let log = w.net.observer();
+    assert_eq!(log.times("stop", back), [come(1), up]);
+    assert_eq!(log.times("paused", way), [come(1) + takes, up + takes]);
+    assert_eq!(log.times("resumed", way), [down]);
+    // It is what waits for h2 that h1 is paused for.
+    let last = w.net.pause_log().records()[1];
+    assert_eq!(
+        (last.channel, last.behind),
+        (way, Some(w.channel("s0", "h2")))
+    );
+    w.run();
+    // Lost is what h1 sent while the link was down, and nothing else.
+    let lost = w.drops("h1", "s0", DropCause::LinkDown);
+    assert_eq!(lost, (up - down) / LASTS + 1);
+    assert_eq!(w.psns(2).len() as u64, 600 + 500 - lost);
+}
+
+/// So does a receiver that is too slow.
+#[test]
+fn a_slow_receiver_pauses_again_when_its_link_is_up_again() {
+    let mut w = star(
+        2,
+        link(),
+        PfcSpec::new(LOSSLESS, Threshold::Static(1 << 20)),
+    );
+    let spec = ReceiveSpec {
+        xoff: 50_000,
+        xon: 40_000,
+        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(1)))
+    };
+    w.net.set_receiver(HostId::new(1), spec).unwrap();
+    w.send_numbered(0, 1, 60);
+    let (down, up) = (40_000_000, 41_000_000);
+    for (time, is_up) in [(down, false), (up, true)] {
+        w.net
+            .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
+            .unwrap();
+    }
+    w.net.run_until(at(60_000_000));
+    let (way, back) = (w.channel("s0", "h1"), w.channel("h1", "s0"));
+    let takes = PFC + DELAY + RESPONSE;
+    let log = w.net.observer();
+    // 60 frames have come by then, and less than 5 are through; the 48th was the first too many.
+    assert_eq!(*log.times("stop", back).last().unwrap(), up);
+    assert_eq!(log.times("stop", back).len(), 2);
+    assert_eq!(*log.times("paused", way).last().unwrap(), up + takes);
+    w.run();
+    assert_eq!(w.psns(1).len(), 60);
 }
