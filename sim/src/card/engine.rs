@@ -1,6 +1,7 @@
 //! The card as its driver sees it: packets in, packets out, timers.
 
 use super::AsyncEvent;
+use super::companion::{self, Post};
 use super::config::CardConfig;
 use super::congestion::{CongestionState, Notifier, notification};
 use super::counters::Counters;
@@ -36,6 +37,7 @@ pub struct Card {
     /// Moves with every change of those.
     pub(super) memberships: u64,
     pub(super) notifier: Notifier,
+    pub(super) companion: Post,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
@@ -83,6 +85,7 @@ impl Card {
             freed: VecDeque::new(),
             groups: Vec::new(),
             memberships: 0,
+            companion: Post::default(),
             counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
@@ -304,6 +307,9 @@ impl Card {
         if packet.ecn == Ecn::Experienced {
             self.take_mark(index, now, packet, route, outcome);
         }
+        if index == 0 {
+            self.call_companion(now);
+        }
         outcome
     }
 
@@ -315,8 +321,11 @@ impl Card {
                 break;
             }
             self.timers.pop();
-            if index == notification::TIMER {
-                any |= self.cnps_are_ready(now);
+            if index >= companion::TIMER {
+                any |= match index {
+                    notification::TIMER => self.cnps_are_ready(now),
+                    _ => self.companion_is_due(now),
+                };
                 continue;
             }
             let index = index as usize;
@@ -557,7 +566,7 @@ impl Card {
         self.pending = self.pending.with(priority);
     }
 
-    /// Enters a deadline of the queue pair at `index`, or of the notification point.
+    /// Enters a deadline of the queue pair at `index`, of the notification point, or of the companion.
     pub(super) fn set_timer(&mut self, at: Time, index: u32) {
         self.timers.push(Reverse((at, index)));
     }

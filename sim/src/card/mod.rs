@@ -9,6 +9,7 @@
 //! | [`work`], [`program`] | work requests and completions, and the handles a program has |
 //! | [`recovery`] | go-back-N and go-back-0 |
 //! | [`congestion`] | how fast a queue pair sends: DCQCN; marks and CNPs |
+//! | [`companion`](Companion) | who looks after queue pair 1 whatever programs do |
 //! | [`config`] | what a card is like |
 //! | [`profile`] | how a spec-exact card and Linux' driver differ |
 //! | [`mod@env`] | what a card asks of its driver |
@@ -26,6 +27,7 @@
 //! again.
 
 pub mod codes;
+mod companion;
 pub mod config;
 pub mod congestion;
 mod control;
@@ -42,6 +44,7 @@ pub mod recent;
 pub mod recovery;
 pub mod work;
 
+pub use companion::Companion;
 pub use config::{CardConfig, Timing};
 pub use congestion::{CongestionControl, CongestionState, Dcqcn, Notification};
 pub use control::{CreateError, MAX_CQE, MAX_QP, MAX_SGE, MAX_WR};

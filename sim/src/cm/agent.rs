@@ -7,7 +7,7 @@ use crate::card::{
     SendRequest, Sge, State, Status, Work,
 };
 use crate::memory::{Access, Buffer, MemoryRegion, RegisterError};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::wire::cm::{MAD_LEN, Mad};
 use crate::wire::mad::GSI_QKEY;
 use crate::wire::{Gid, Psn, QpNumber};
@@ -25,6 +25,8 @@ const SENDS: u32 = 256;
 /// Address handles that are kept. As many messages as there are since one was used do not wait for the port at a time.
 const ADDRESSES: usize = 1024;
 const _: () = assert!(ADDRESSES > SENDS as usize);
+/// How long a message that finds no room in the send queue waits before it is tried again.
+const ROOM: Span = Span::from_us(100);
 
 /// Why there is no agent on a card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -45,9 +47,9 @@ pub enum AgentError {
 
 /// A [`Cm`] and queue pair 1 of the card that it works on.
 ///
-/// Whoever drives the card calls [`Agent::turn`] after the card has received something, and when
-/// [`Agent::next_timeout`] has come; then takes [`Cm::next_event`] from [`Agent::cm`], and calls [`Agent::turn`] again after asking it
-/// for something.
+/// [`Agent::turn`] is called after the card has received something, and when [`Agent::next_timeout`] has come: by whoever
+/// drives the card, or, so that peers are answered whatever programs do, by a [`Companion`](crate::card::Companion) that has the
+/// agent. Then [`Cm::next_event`] is taken from [`Agent::cm`]. After asking that for something, [`Agent::turn`] is called again.
 #[derive(Debug)]
 pub struct Agent {
     cm: Cm,
@@ -62,8 +64,9 @@ pub struct Agent {
     used: BTreeMap<u64, Gid>,
     /// Counts uses.
     uses: u64,
-    /// What found no room in the send queue.
+    /// What found no room in the send queue, and when it is tried again.
     kept: Option<Outgoing>,
+    try_again: Time,
     /// MADs that are no messages of a communication manager.
     foreign: u64,
     /// Messages whose address nobody knew.
@@ -116,6 +119,7 @@ impl Agent {
             used: BTreeMap::new(),
             uses: 0,
             kept: None,
+            try_again: Time::NEVER,
             foreign: 0,
             unresolved: 0,
         };
@@ -181,7 +185,7 @@ impl Agent {
     /// When [`Agent::turn`] is to be called without anything having been received; [`Time::NEVER`] if there is nothing to
     /// wait for.
     pub fn next_timeout(&self) -> Time {
-        self.cm.next_timeout()
+        self.cm.next_timeout().min(self.try_again)
     }
 
     /// Takes what has arrived to the manager, and what it says to the card. `resolve` gives the way to an address, where
@@ -212,6 +216,7 @@ impl Agent {
         }
         any |= self.cm.advance(now);
         let mut posted = false;
+        self.try_again = Time::NEVER;
         while let Some(out) = self.kept.take().or_else(|| self.cm.next_message()) {
             let Some(address) = self.address(card, out.to, &mut resolve) else {
                 self.unresolved += 1;
@@ -230,6 +235,7 @@ impl Agent {
             };
             if self.qp.post_send(&request).is_err() {
                 self.kept = Some(out);
+                self.try_again = now + ROOM;
                 break;
             }
             posted = true;
