@@ -1,9 +1,9 @@
 //! Habits of Linux' driver that its captures do not show, or show in passing: what the profile says is
 //! what the card does. What the captures show is in `kernel_replay.rs`.
 
-use softroce_sim::card::{PriorityMask, Profile, Refusal, Status, profile, recovery};
+use softroce_sim::card::{Notification, PriorityMask, Profile, Refusal, Status, profile, recovery};
 use softroce_sim::time::Span;
-use softroce_sim::wire::Opcode;
+use softroce_sim::wire::{Ecn, Opcode, Operation};
 use softroce_tests::bench::{Bench, Setup, read, read_response, send, send_only};
 
 fn setup(profile: &Profile) -> Setup {
@@ -211,5 +211,39 @@ fn requests_alone_are_asked_for_down_to_the_priority_in_which_something_is_owed(
         let answer = b.pull().unwrap();
         assert_eq!(answer.bth.opcode(), Opcode::RC_ACKNOWLEDGE);
         assert_eq!(b.pull(), None);
+    }
+}
+
+/// As with answers; requests have priority 3.
+#[test]
+fn requests_alone_are_asked_for_down_to_the_priority_in_which_a_cnp_is_owed() {
+    for (cnp_priority, overtakes) in [(1, true), (3, true), (6, false)] {
+        let mut setup = Setup::default();
+        setup.config.notification = Some(Notification {
+            priority: cnp_priority,
+            ..Notification::PAPER
+        });
+        // Nothing but the CNP is owed in a priority above the requests'.
+        setup.config.ack_priority = Some(0);
+        let mut b = Bench::new(setup);
+        b.post_recv(1, 0, 64);
+        let mut marked = b.packet_of(send_only(0, &[1; 8]));
+        marked.ecn = Ecn::Experienced;
+        let route = b.route;
+        b.card.receive(b.now, &marked, &route, &mut b.env);
+        b.post_send(2, 8);
+        let request = |b: &mut Bench, ready| {
+            b.card
+                .next_request(b.now, ready, &mut b.env)
+                .map(|p| p.bth.opcode())
+        };
+        let first = request(&mut b, PriorityMask::ALL);
+        assert_eq!(first.is_some(), overtakes, "{cnp_priority}: {first:?}");
+        let cnp = b.pull().unwrap();
+        assert_eq!(cnp.bth.opcode().operation(), Operation::Cnp);
+        // There is one request; after the CNP nothing holds it back.
+        let second = request(&mut b, PriorityMask::ALL);
+        assert_eq!(second.is_some(), !overtakes, "{cnp_priority}: {second:?}");
+        assert_eq!(first.or(second), Some(Opcode::RC_SEND_ONLY));
     }
 }

@@ -1,8 +1,11 @@
 //! Connections by the connection manager: who listens is found by address and service, and the managers of
 //! both ends bring the queue pairs up (rdma_cm).
 //!
-//! Works on software cards. A channel does its part of the protocol while the program is in one of its calls,
-//! [`EventChannel::get_event`] above all: who expects a peer to come or to go waits there.
+//! Works on software cards. As with an operating system's manager, peers are answered whatever the program does: a
+//! request that comes again, the end of a connection, which puts its queue pair into error; and what peers do not answer is
+//! sent again. What the program is to be told waits for [`EventChannel::get_event`]. Two things wait for the program
+//! itself: the answer to a request, and the last step of a connection that it has asked for, which
+//! [`EventChannel::get_event`] makes; meanwhile the peer is told to wait.
 //!
 //! | rdma_cm | here |
 //! |---|---|
@@ -62,7 +65,8 @@ impl Default for ConnParam<'_> {
     }
 }
 
-/// The connection manager of a device's port, for one program (`rdma_event_channel`).
+/// The connection manager of a device's port, for one program (`rdma_event_channel`). When it is dropped, connections that
+/// are not made yet are forgotten, and peers that ask hear nothing.
 #[doc(alias = "rdma_event_channel")]
 pub struct EventChannel {
     manager: Box<dyn provider::ConnectionManager>,
@@ -135,8 +139,9 @@ impl EventChannel {
         self.manager.reject(id, private_data)
     }
 
-    /// Ends a connection. Its queue pair goes into error when [`Event::Disconnected`] comes, at both ends; so it does
-    /// when a connection that was accepted ends by [`Event::Rejected`] or [`Event::Unreachable`].
+    /// Ends a connection. Its queue pair goes into error, at both ends, when that is known there:
+    /// [`Event::Disconnected`] tells of it. So it does when a connection that was accepted ends by [`Event::Rejected`] or
+    /// [`Event::Unreachable`].
     ///
     /// # Errors
     ///

@@ -45,6 +45,8 @@ pub(super) struct Link {
     pub(super) address: Option<AddressVector>,
     pub(super) own: Option<Endpoint>,
     pub(super) peer_qp: QpNumber,
+    /// The asker's address, as it gave it.
+    pub(super) asker: Gid,
     /// First PSN this end sends.
     pub(super) sq_psn: Psn,
     /// What the peer answers, and what it asks, at a time.
@@ -63,6 +65,7 @@ impl Link {
             address: None,
             own: None,
             peer_qp: QpNumber::default(),
+            asker: Gid::default(),
             sq_psn: Psn::default(),
             peer_responder_resources: 0,
             peer_initiator_depth: 0,
@@ -82,6 +85,7 @@ impl Link {
         let path_mtu = *Mtu::ALL.get(usize::from(m.path_mtu).checked_sub(1)?)?;
         Some(Link {
             peer_qp: m.qp,
+            asker: m.primary_local_gid,
             sq_psn: m.starting_psn,
             peer_responder_resources: m.responder_resources,
             peer_initiator_depth: m.initiator_depth,

@@ -127,6 +127,12 @@ impl Cm {
         &self.config
     }
 
+    /// The address that a connection was asked for from, as its request gave it, while the program has not answered.
+    pub fn asker(&self, id: CommId) -> Option<Gid> {
+        let c = self.connections.get(&id)?;
+        (c.phase == Phase::ReqReceived && !c.abandoned).then_some(c.link.asker)
+    }
+
     /// How far a connection is; `None` if it is gone.
     pub fn phase(&self, id: CommId) -> Option<Phase> {
         Some(self.connections.get(&id)?.phase)

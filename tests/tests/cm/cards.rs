@@ -120,6 +120,24 @@ impl Pair {
         self.hosts[0].id = Some(id);
     }
 
+    /// Asks for 600 connections, more than the send queue holds.
+    fn connect_many(&mut self) {
+        for n in 0..600 {
+            let connect = Connect {
+                service: SERVICE,
+                src_port: n,
+                address: vector(&self.gids, self.gids[1]).unwrap(),
+                qp_type: QpType::Uc,
+                path_mtu: Mtu::M256,
+                retry_count: 0,
+                end: Endpoint::new(QpNumber::new(0x1000 + u32::from(n)), Default::default()),
+                private_data: &n.to_be_bytes(),
+            };
+            let cm = self.hosts[0].agent.cm();
+            cm.connect(Time::ZERO, &connect).unwrap();
+        }
+    }
+
     /// The queue pair goes where the manager's attributes bring it.
     fn bring_up(&mut self, at: usize, id: CommId) {
         let host = &mut self.hosts[at];
@@ -313,24 +331,7 @@ fn many_connections_are_made_at_once_through_one_queue_pair_1() {
     let (gids, encapsulation) = networks()[0];
     let mut pair = Pair::new(gids, encapsulation, 0, 5);
     pair.hosts[1].agent.cm().listen(SERVICE).unwrap();
-    // More than the send queue holds.
-    for n in 0..600 {
-        let connect = Connect {
-            service: SERVICE,
-            src_port: n,
-            address: vector(&gids, gids[1]).unwrap(),
-            qp_type: QpType::Uc,
-            path_mtu: Mtu::M256,
-            retry_count: 0,
-            end: Endpoint::new(QpNumber::new(0x1000 + u32::from(n)), Default::default()),
-            private_data: &n.to_be_bytes(),
-        };
-        pair.hosts[0]
-            .agent
-            .cm()
-            .connect(Time::ZERO, &connect)
-            .unwrap();
-    }
+    pair.connect_many();
     // The program says no to all, and says to which.
     let mut answered = Vec::new();
     for _ in 0..2000 {
@@ -369,6 +370,30 @@ fn many_connections_are_made_at_once_through_one_queue_pair_1() {
     }
     assert_eq!(answered, (0..600).collect::<Vec<u16>>());
     assert!(pair.hosts.iter_mut().all(|h| h.agent.cm().is_empty()));
+}
+
+/// What found no room leaves when there is some, not when all is said again.
+#[test]
+fn an_agent_with_more_to_say_than_its_queue_holds_asks_to_be_called_soon() {
+    let (gids, encapsulation) = networks()[0];
+    let mut pair = Pair::new(gids, encapsulation, 0, 5);
+    pair.connect_many();
+    let (mut now, mut sent) = (Time::ZERO, 0);
+    while now < Time::ZERO + Span::from_ms(1) {
+        let host = &mut pair.hosts[0];
+        host.agent.turn(&mut host.card, now, |to| vector(&gids, to));
+        while host
+            .card
+            .next_packet(now, PriorityMask::ALL, &mut host.env)
+            .is_some()
+        {
+            sent += 1;
+        }
+        let next = host.agent.next_timeout();
+        assert!(next > now);
+        now = next;
+    }
+    assert_eq!(sent, 600);
 }
 
 #[test]

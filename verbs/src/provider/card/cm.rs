@@ -1,49 +1,101 @@
 //! The connection manager of a software card.
+//!
+//! Two halves. The [`Manager`] is at the card, as its [`Companion`]: it answers peers, asks again what they do not answer,
+//! and puts queue pairs of connections that have ended into error, whatever the program does. What it has to tell waits
+//! there until the program's half, the [`ConnectionManager`], is asked for it.
 
-use super::{Common, Seat, number};
+use super::{Common, Neighbours, Seat, number};
 use crate::cm::{CommId, ConnParam, Event, RejectReason, ServiceId};
 use crate::provider::{self, Handle};
 use crate::{AddressVector, Error, Gid, Notify, QpAttributes, QpNumber, QpType, Result, State};
-use softroce_sim::card::{Card, CqId};
-use softroce_sim::cm::{Accept, Agent, CmConfig, Connect, Endpoint, Phase};
+use softroce_sim::card::{Card, Companion, CqId};
+use softroce_sim::cm::{Accept, Agent, AgentError, CmConfig, Connect, Endpoint, Phase};
 use softroce_sim::time::Time;
 use softroce_sim::wire::MacAddr;
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// This end's port, as the peer's program is told, where nobody has chosen one.
 const SOURCE_PORT: u16 = 0;
 
+/// The card's half.
+#[derive(Debug)]
+struct Manager {
+    agent: Agent,
+    neighbours: Neighbours,
+    /// Queue pairs of connections, and what their peers may do.
+    ends: BTreeMap<CommId, (QpNumber, crate::Access)>,
+    /// What the program has not seen.
+    events: VecDeque<Event>,
+}
+
+impl Companion for Manager {
+    fn turn(&mut self, card: &mut Card, now: Time) {
+        let neighbours = &self.neighbours;
+        self.agent.turn(card, now, |gid| {
+            Some(way(gid, neighbours.get(&gid).copied()))
+        });
+        while let Some(event) = self.agent.cm().next_event() {
+            if let Event::Disconnected { id }
+            | Event::Rejected { id, .. }
+            | Event::Unreachable { id } = event
+            {
+                self.ended(card, now, id);
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.agent.next_timeout()
+    }
+}
+
+impl Manager {
+    /// A connection has ended, or will not be: its queue pair goes into error if it was in use.
+    fn ended(&mut self, card: &mut Card, now: Time, id: CommId) {
+        if let Some((qp, _)) = self.ends.remove(&id)
+            && card.qp_state(qp).is_some_and(|state| state != State::Reset)
+        {
+            // It may be in error already.
+            let _ = card.modify_qp(now, qp, &QpAttributes::to(State::Error));
+        }
+    }
+}
+
+/// The program's half.
 pub(super) struct ConnectionManager<S: Seat> {
     common: Arc<Common<S>>,
-    /// There until it is closed.
-    agent: Option<Agent>,
+    /// That of queue pair 1: it is armed while the program sleeps.
     cq: CqId,
     /// There once it is made.
     channel: Option<Handle>,
-    /// Queue pairs of connections, and what their peers may do.
-    ends: BTreeMap<CommId, (QpNumber, crate::Access)>,
-    /// Addresses of those who asked.
-    askers: BTreeMap<CommId, Gid>,
 }
 
 impl<S: Seat> ConnectionManager<S> {
     pub(super) fn open(common: Arc<Common<S>>) -> Result<ConnectionManager<S>> {
-        let agent = common.with(|card, now| {
+        let neighbours = common.seat.neighbours();
+        let cq = common.with(|card, now| {
             let config = CmConfig::new(card.config().gid, card.config().mac);
             let seed = u64::from(card.draw_psn().get()) << 24 | u64::from(card.draw_psn().get());
-            Agent::new(card, now, config, seed)
+            let agent = Agent::new(card, now, config, seed)?;
+            let cq = agent.cq();
+            // Who has queue pair 1 is the companion, and nobody had it.
+            card.set_companion(Box::new(Manager {
+                agent,
+                neighbours: neighbours.clone(),
+                ends: BTreeMap::new(),
+                events: VecDeque::new(),
+            }));
+            Ok(cq)
         })?;
-        let agent = agent.map_err(|e| Error::Protocol(format!("connection manager: {e}")))?;
-        let cq = agent.cq();
+        let cq = cq.map_err(|e: AgentError| Error::Protocol(format!("connection manager: {e}")))?;
         let mut manager = ConnectionManager {
             common,
-            agent: Some(agent),
             cq,
             channel: None,
-            ends: BTreeMap::new(),
-            askers: BTreeMap::new(),
         };
         let channel = manager.common.seat.create_channel()?;
         manager.channel = Some(channel);
@@ -53,21 +105,20 @@ impl<S: Seat> ConnectionManager<S> {
 
     /// Calls `act`, and sends what came of it.
     fn with<T>(
-        &mut self,
-        mut act: impl FnMut(&mut Agent, &mut Card, Time) -> Result<T>,
+        &self,
+        mut act: impl FnMut(&mut Manager, &mut Card, Time) -> Result<T>,
     ) -> Result<T> {
-        let (agent, seat) = (&mut self.agent, &self.common.seat);
-        let Some(agent) = agent else {
-            return Err(Error::Protocol("the connection manager is closed".into()));
-        };
-        self.common.with(|card, now| {
-            let outcome = act(agent, card, now);
-            agent.turn(card, now, |gid| Some(way(gid, seat.resolve(gid))));
-            outcome
-        })?
+        let outcome = self.common.with(|card, now| {
+            card.with_companion(|manager: &mut Manager, card| {
+                let outcome = act(manager, card, now);
+                manager.turn(card, now);
+                outcome
+            })
+        })?;
+        outcome.unwrap_or_else(|| Err(Error::Protocol("the connection manager is closed".into())))
     }
 
-    fn end(&mut self, qp: QpNumber, param: &ConnParam<'_>) -> Result<Endpoint> {
+    fn end(&self, qp: QpNumber, param: &ConnParam<'_>) -> Result<Endpoint> {
         let psn = self.common.with(|card, _| card.draw_psn())?;
         Ok(Endpoint {
             responder_resources: param.responder_resources,
@@ -78,91 +129,54 @@ impl<S: Seat> ConnectionManager<S> {
     }
 
     /// The peer has accepted: the queue pair is brought up, and the peer told so, or that it cannot be.
-    fn accepted(&mut self, id: CommId) -> Result<()> {
-        let end = self.ends.get(&id).copied();
-        let common = self.common.clone();
-        let outcome = self.with(|agent, card, now| {
-            if agent.cm().phase(id) != Some(Phase::RepReceived) {
+    fn accepted(&self, id: CommId) -> Result<()> {
+        self.with(|manager, card, now| {
+            let cm = manager.agent.cm();
+            if cm.phase(id) != Some(Phase::RepReceived) {
                 // It has changed its mind since, of which the next event tells.
                 return Ok(());
             }
-            let attributes = agent.cm().attributes(id);
-            let up = match (end, attributes) {
-                (Some((qp, access)), Some(attributes)) => {
-                    common.bring_up(card, now, qp, &attributes.steps(access))
+            let up = match (manager.ends.get(&id), cm.attributes(id)) {
+                (Some(&(qp, access)), Some(attributes)) => {
+                    self.common
+                        .bring_up(card, now, qp, &attributes.steps(access))
                 }
                 _ => Err(Error::Protocol(format!("{id:?} has no queue pair here"))),
             };
             match up {
-                Ok(()) => Ok(agent.cm().establish(id, &[])?),
+                Ok(()) => Ok(cm.establish(id, &[])?),
                 Err(e) => {
-                    agent.cm().reject(now, id, RejectReason::CONSUMER, &[])?;
+                    cm.reject(now, id, RejectReason::CONSUMER, &[])?;
+                    manager.ends.remove(&id);
                     Err(e)
                 }
             }
-        });
-        if outcome.is_err() {
-            self.ends.remove(&id);
-        }
-        outcome
-    }
-
-    /// A connection has ended, or will not be: its queue pair goes into error if it was in use.
-    fn ended(&mut self, id: CommId) -> Result<()> {
-        self.askers.remove(&id);
-        let Some((qp, _)) = self.ends.remove(&id) else {
-            return Ok(());
-        };
-        let common = self.common.clone();
-        self.with(|_, card, now| {
-            if card.qp_state(qp).is_some_and(|state| state != State::Reset) {
-                // It may be in error already.
-                let _ = common.modify(card, now, qp, &QpAttributes::to(State::Error));
-            }
-            Ok(())
         })
     }
 
-    /// What the program is told of an event; `None` if nothing.
-    fn see_to(&mut self, event: Event) -> Result<Option<Event>> {
-        match &event {
-            Event::ConnectRequest { id, request } => {
-                self.askers.insert(*id, request.peer);
-            }
-            Event::ConnectResponse { id, .. } => {
-                self.accepted(*id)?;
-                return Ok(None);
-            }
-            Event::Disconnected { id }
-            | Event::Rejected { id, .. }
-            | Event::Unreachable { id }
-            | Event::TimewaitExit { id } => self.ended(*id)?,
-            Event::Established { .. } | Event::Resolved { .. } => {}
-        }
-        Ok(Some(event))
-    }
-
-    fn await_event(&mut self, timeout: Option<Duration>) -> Result<Option<Event>> {
+    fn await_event(&self, timeout: Option<Duration>) -> Result<Option<Event>> {
         let start = self.common.seat.now();
         let mut to_sleep = false;
         loop {
-            let (cq, common) = (self.cq, self.common.clone());
-            let (event, wait) = self.with(|agent, card, now| {
+            let (event, wait) = self.with(|manager, card, now| {
                 if to_sleep {
                     // Asked first and looked at after, so that nothing comes unseen in between.
-                    card.request_notify(cq, Notify::Next)?;
+                    card.request_notify(self.cq, Notify::Next)?;
                 }
-                agent.turn(card, now, |gid| Some(way(gid, common.seat.resolve(gid))));
-                let event = agent.cm().next_event();
-                let deadline = agent.next_timeout();
+                manager.turn(card, now);
+                let event = manager.events.pop_front();
+                // Not all that there is to tell begins with a datagram.
+                let deadline = manager.next_timeout();
                 let wait = (deadline != Time::NEVER).then(|| deadline.since(now));
                 Ok((event, wait))
             })?;
-            if let Some(event) = event {
-                match self.see_to(event)? {
-                    Some(event) => return Ok(Some(event)),
-                    None => continue,
+            match event {
+                Some(Event::ConnectResponse { id, .. }) => {
+                    self.accepted(id)?;
+                    continue;
                 }
+                Some(event) => return Ok(Some(event)),
+                None => {}
             }
             let passed = self.common.seat.now().saturating_sub(start);
             let left = timeout.map(|t| t.saturating_sub(passed));
@@ -212,7 +226,7 @@ fn way(gid: Gid, mac: Option<MacAddr>) -> AddressVector {
 
 impl<S: Seat> provider::ConnectionManager for ConnectionManager<S> {
     fn listen(&mut self, service: ServiceId) -> Result<()> {
-        self.with(|agent, _, _| Ok(agent.cm().listen(service)?))
+        self.with(|manager, _, _| Ok(manager.agent.cm().listen(service)?))
     }
 
     fn connect(
@@ -238,52 +252,52 @@ impl<S: Seat> provider::ConnectionManager for ConnectionManager<S> {
             end: self.end(qp, param)?,
             private_data: param.private_data,
         };
-        let id = self.with(|agent, _, now| Ok(agent.cm().connect(now, &connect)?))?;
-        self.ends.insert(id, (qp, param.access));
-        Ok(id)
+        self.with(|manager, _, now| {
+            let id = manager.agent.cm().connect(now, &connect)?;
+            manager.ends.insert(id, (qp, param.access));
+            Ok(id)
+        })
     }
 
     fn accept(&mut self, id: CommId, qp: Handle, param: &ConnParam<'_>) -> Result<()> {
         let qp = QpNumber::new(number(qp));
-        let Some(&peer) = self.askers.get(&id) else {
-            return Err(Error::Protocol(format!("{id:?} is no request")));
-        };
-        let accept = Accept {
-            address: way(peer, self.common.seat.resolve(peer)),
-            end: self.end(qp, param)?,
-            private_data: param.private_data,
-        };
-        let common = self.common.clone();
-        let access = param.access;
-        self.with(|agent, card, now| {
+        let end = self.end(qp, param)?;
+        self.with(|manager, card, now| {
+            let cm = manager.agent.cm();
+            let Some(peer) = cm.asker(id) else {
+                return Err(Error::Protocol(format!("{id:?} is no request")));
+            };
+            let accept = Accept {
+                address: way(peer, manager.neighbours.get(&peer).copied()),
+                end,
+                private_data: param.private_data,
+            };
             // The queue pair is ready before the peer hears of it.
-            let attributes = agent.cm().attributes_to_accept(id, &accept);
+            let attributes = cm.attributes_to_accept(id, &accept);
             if let Some(attributes) = &attributes {
-                common.bring_up(card, now, qp, &attributes.steps(access))?;
+                self.common
+                    .bring_up(card, now, qp, &attributes.steps(param.access))?;
             }
-            let accepted = agent.cm().accept(now, id, &accept);
+            let accepted = cm.accept(now, id, &accept);
             if accepted.is_err() && attributes.is_some() {
-                let _ = common.modify(card, now, qp, &QpAttributes::to(State::Reset));
+                let reset = QpAttributes::to(State::Reset);
+                let _ = self.common.modify(card, now, qp, &reset);
             }
-            Ok(accepted?)
-        })?;
-        self.askers.remove(&id);
-        self.ends.insert(id, (qp, access));
-        Ok(())
+            accepted?;
+            manager.ends.insert(id, (qp, param.access));
+            Ok(())
+        })
     }
 
     fn reject(&mut self, id: CommId, private_data: &[u8]) -> Result<()> {
-        self.with(|agent, _, now| {
-            Ok(agent
-                .cm()
-                .reject(now, id, RejectReason::CONSUMER, private_data)?)
-        })?;
-        self.askers.remove(&id);
-        Ok(())
+        self.with(|manager, _, now| {
+            let reason = RejectReason::CONSUMER;
+            Ok(manager.agent.cm().reject(now, id, reason, private_data)?)
+        })
     }
 
     fn disconnect(&mut self, id: CommId) -> Result<()> {
-        self.with(|agent, _, now| Ok(agent.cm().disconnect(now, id)?))
+        self.with(|manager, _, now| Ok(manager.agent.cm().disconnect(now, id)?))
     }
 
     fn next_event(&mut self, timeout: Option<Duration>) -> Result<Option<Event>> {
@@ -301,10 +315,10 @@ impl<S: Seat> Drop for ConnectionManager<S> {
         if let Some(channel) = self.channel {
             self.common.seat.destroy_channel(channel);
         }
-        let mut agent = self.agent.take();
         let _ = self.common.with(|card, _| {
-            if let Some(agent) = agent.take() {
-                agent.close(card);
+            let companion = card.take_companion().map(|c| c as Box<dyn Any>);
+            if let Some(Ok(manager)) = companion.map(|c| c.downcast::<Manager>()) {
+                manager.agent.close(card);
             }
         });
     }

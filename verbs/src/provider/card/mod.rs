@@ -60,8 +60,13 @@ pub(super) trait Seat: Send + Sync + 'static {
     /// The card's next asynchronous event; `None` if none came in time.
     fn next_event(&self, timeout: Option<Duration>) -> Result<Option<card::AsyncEvent>>;
 
-    /// Ethernet address of a peer, where it is the program's to know.
-    fn resolve(&self, gid: Gid) -> Option<MacAddr>;
+    /// Ethernet addresses of peers, where they are the program's to know.
+    fn neighbours(&self) -> Neighbours;
+
+    /// Ethernet address of a peer.
+    fn resolve(&self, gid: Gid) -> Option<MacAddr> {
+        self.neighbours().get(&gid).copied()
+    }
 
     /// After the card has taken on a group: whether datagrams to it come here.
     fn joined(&self) -> Result<()> {
@@ -73,6 +78,9 @@ pub(super) trait Seat: Send + Sync + 'static {
     fn spawn(&self, program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
     fn exchange(&self, role: &Role, tell: &dyn Fn(&Role)) -> Result<Box<dyn Exchange>>;
 }
+
+/// Ethernet addresses by address.
+pub(super) type Neighbours = Arc<BTreeMap<Gid, MacAddr>>;
 
 /// A card as a device.
 pub(super) struct CardProvider<S> {

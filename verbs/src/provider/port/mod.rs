@@ -1,15 +1,14 @@
 //! A software card on a port, in real time.
 
-use super::card::{CardProvider, Seat};
+use super::card::{CardProvider, Neighbours, Seat};
 use super::{Exchange, Handle, Join};
 use crate::exchange::{Role, TcpExchange};
-use crate::{Context, Error, Gid, PostError, QpNumber, RecvRequest, Result};
+use crate::{Context, Error, PostError, QpNumber, RecvRequest, Result};
 use softroce_sim::card::{self, AsyncEvent, Card, CardConfig, CqId};
 use softroce_sim::port::{
     Engine, EngineError, EventChannel, Link, Port, PortCounters, UdpConfig, UdpPort, seed,
 };
 use softroce_sim::time::Time;
-use softroce_sim::wire::MacAddr;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -225,9 +224,9 @@ impl Seat for PortSeat {
         Ok(self.engine.events().wait(timeout)?)
     }
 
-    fn resolve(&self, _gid: Gid) -> Option<MacAddr> {
+    fn neighbours(&self) -> Neighbours {
         // The port finds out: by ARP, or the kernel does.
-        None
+        Neighbours::default()
     }
 
     fn joined(&self) -> Result<()> {

@@ -1,14 +1,13 @@
 //! How a program gets at its card.
 
-use super::super::card::Seat;
+use super::super::card::{Neighbours, Seat};
 use super::super::{Exchange, Handle, Join};
 use super::turns::{Number, Shared, since_start};
 use crate::exchange::Role;
-use crate::{Error, Gid, PostError, QpNumber, RecvRequest, Result, State};
+use crate::{Error, PostError, QpNumber, RecvRequest, Result, State};
 use softroce_sim::card::{self, AsyncEvent, Card, CqId};
 use softroce_sim::fabric::HostId;
 use softroce_sim::time::{Span, Time};
-use softroce_sim::wire::MacAddr;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub(super) struct SimSeat {
     host: HostId,
     desk: Mutex<Desk>,
     /// Ethernet addresses of all hosts.
-    neighbours: BTreeMap<Gid, MacAddr>,
+    neighbours: Neighbours,
 }
 
 /// News of the card that nobody has taken yet.
@@ -36,10 +35,12 @@ struct Desk {
 impl SimSeat {
     pub(super) fn new(shared: Arc<Shared>, host: HostId) -> SimSeat {
         SimSeat {
-            neighbours: shared
-                .with_fabric(|fabric| fabric.neighbours())
-                .into_iter()
-                .collect(),
+            neighbours: Arc::new(
+                shared
+                    .with_fabric(|fabric| fabric.neighbours())
+                    .into_iter()
+                    .collect(),
+            ),
             shared,
             host,
             desk: Mutex::default(),
@@ -161,8 +162,8 @@ impl Seat for SimSeat {
         })
     }
 
-    fn resolve(&self, gid: Gid) -> Option<MacAddr> {
-        self.neighbours.get(&gid).copied()
+    fn neighbours(&self) -> Neighbours {
+        self.neighbours.clone()
     }
 
     fn now(&self) -> Duration {
