@@ -339,6 +339,42 @@ fn an_acceptance_that_fails_can_be_a_refusal() {
     assert_eq!(states, [State::Reset, State::Error]);
 }
 
+#[test]
+fn a_request_is_answered_once() {
+    let is_none = |refused: Result<()>| {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("is no request"), "{refused}");
+    };
+    for accepts in [true, false] {
+        let states = in_virtual_time(move |context, role| {
+            let (_partner, mut channel, to) = meet(&context, &role);
+            let (_cq, qp) = queue_pair(&context);
+            let param = ConnParam::default();
+            if role.is_server() {
+                let (_other_cq, other) = queue_pair(&context);
+                let id = request(&mut channel);
+                match accepts {
+                    true => channel.accept(id, &qp, &param).unwrap(),
+                    false => channel.reject(id, b"no").unwrap(),
+                }
+                is_none(channel.accept(id, &other, &param));
+                assert_eq!(other.state().unwrap(), State::Reset);
+                if accepts {
+                    expect(&mut channel, "ESTABLISHED").unwrap();
+                }
+                quiet(&mut channel);
+            } else {
+                let id = ask(&mut channel, &to, &qp);
+                is_none(channel.accept(id, &qp, &param));
+                let what = if accepts { "ESTABLISHED" } else { "REJECTED" };
+                expect(&mut channel, what).unwrap();
+            }
+            qp.state().unwrap()
+        });
+        assert_eq!(states, [if accepts { State::Rts } else { State::Reset }; 2]);
+    }
+}
+
 #[cfg(target_os = "linux")]
 mod real_time {
     use super::*;
