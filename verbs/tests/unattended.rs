@@ -141,7 +141,10 @@ fn run<T: Send + 'static>(
     }
     let mut world = World::new(network);
     let roles = [
-        Role::Client { server: NOWHERE },
+        Role::Client {
+            server: NOWHERE,
+            wait: Duration::ZERO,
+        },
         Role::Server { listen: NOWHERE },
     ];
     for (host, role) in hosts.into_iter().zip(roles) {
@@ -416,7 +419,10 @@ mod real_time {
         };
         let client = || {
             let context = SoftwareCard::new("client").open().unwrap().context();
-            let role = Role::Client { server: address };
+            let role = Role::Client {
+                server: address,
+                wait: Duration::from_secs(10),
+            };
             let (mut partner, mut channel, to) = meet(&context, &role);
             let (_cq, qp) = queue_pair(&context);
             let begin = Instant::now();
