@@ -4,8 +4,9 @@ use super::Refusal;
 use crate::wire::NakCode;
 
 /// What a queue pair, or a card as a whole, has counted since it was made. Comments give the names of rdma_rxe's or ConnectX's
-/// counters where they have one.
+/// counters where they have one. Those of every packet stand in front, side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Counters {
     /// Packets handed to the port (`sent_pkts`).
     pub sent_packets: u64,

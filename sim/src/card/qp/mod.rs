@@ -145,36 +145,37 @@ pub(crate) struct Path {
     pub(crate) response_priority: u8,
 }
 
-/// A queue pair of the card.
+/// A queue pair of the card. What every packet needs stands in front.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Qp {
     pub(crate) number: QpNumber,
-    pub(crate) state: State,
-    pub(crate) init: QpInit,
-    pub(crate) path: Option<Path>,
     pub(crate) dest_qp: QpNumber,
-    pub(crate) mtu: Mtu,
-    pub(crate) access: Access,
     /// Of datagrams.
     pub(crate) qkey: u32,
-    pub(crate) requester: Requester,
-    pub(crate) responder: Responder,
-    pub(crate) recent: Recent,
-    pub(crate) counters: Counters,
-    /// Congestion control, if there is any.
-    pub(crate) limiter: Option<Box<Limiter>>,
-    pub(crate) notices: Notices,
-    trouble: Trouble,
-    /// What put it, or its send queue, into error last.
-    ended: Ended,
-    /// This queue pair's entries in the card's timer heap, the earliest last.
-    pub(crate) armed: Vec<Time>,
+    pub(crate) state: State,
+    pub(crate) mtu: Mtu,
     /// On the card's list of queue pairs with requests to send.
     pub(crate) listed_request: bool,
     /// On the card's list of queue pairs with responses to send.
     pub(crate) listed_response: bool,
     /// The program knows that no more receive requests are taken, until the next reset.
     last_wqe_told: bool,
+    pub(crate) access: Access,
+    /// Congestion control, if there is any.
+    pub(crate) limiter: Option<Box<Limiter>>,
+    /// This queue pair's entries in the card's timer heap, the earliest last.
+    pub(crate) armed: Vec<Time>,
+    pub(crate) path: Option<Path>,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    pub(crate) init: QpInit,
+    pub(crate) counters: Counters,
+    pub(crate) notices: Notices,
+    pub(crate) recent: Recent,
+    trouble: Trouble,
+    /// What put it, or its send queue, into error last.
+    ended: Ended,
     shared: Arc<SharedState>,
 }
 
