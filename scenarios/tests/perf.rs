@@ -314,3 +314,23 @@ fn what_is_not_supported_is_refused() {
         assert!(err.contains(told), "{args:?}: {err}");
     }
 }
+
+/// What the device cannot do is told at once, without a table, and without waiting for anybody.
+#[test]
+fn what_the_device_cannot_do_is_told_before_anything() {
+    for device in ["sim:two-hosts", "softroce0"] {
+        for outs in ["129", "200", "255"] {
+            // A server, whom nobody visits.
+            let out = perf(&["read-bw", "-o", outs, "-d", device]);
+            let err = text(&out.stderr);
+            let told = format!("--outs {outs}: the device takes at most 128");
+            assert_eq!(out.status.code(), Some(1), "{device} {outs}: {err}");
+            assert_eq!(text(&out.stdout), "", "{device} {outs}");
+            assert!(err.contains(&told), "{device} {outs}: {err}");
+        }
+    }
+    let most = sim(&[
+        "read-bw", "-o", "128", "-n", "300", "-s", "64", "-t", "200", "--verify",
+    ]);
+    assert_eq!(most["sizes"][0]["iterations"], 300);
+}

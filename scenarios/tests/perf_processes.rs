@@ -287,7 +287,7 @@ fn port_0_is_one_that_is_told() {
     told.read_line(&mut line).unwrap();
     let port = line
         .trim_end()
-        .strip_prefix("softroce: perf: waiting for a client on TCP 0.0.0.0:");
+        .strip_prefix("softroce: perf: waiting for a client on TCP 127.0.0.1:");
     let client = perf(&[
         "send-lat",
         "-n",

@@ -24,7 +24,7 @@ use softroce_sim::port::Tap;
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{Context, Error, Role};
 use std::fmt::Display;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -107,6 +107,21 @@ impl DeviceArgs {
     /// How long to wait for the other end.
     pub fn wait(&self) -> Duration {
         Duration::from_secs(self.wait.into())
+    }
+
+    /// Where a server waits for its client. Nobody from elsewhere has anything to say to a card that is on the
+    /// loopback network; one that is told its address waits there.
+    pub(crate) fn listens(&self) -> SocketAddr {
+        let address = match self.place() {
+            Where::SoftwareCard => {
+                let told = self.device.split_once('@').map(|(_, told)| told.parse());
+                // What is no address is refused when the card is opened.
+                told.and_then(Result::ok)
+                    .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+            }
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        SocketAddr::new(address, self.port)
     }
 
     /// What the device name means.
@@ -238,7 +253,7 @@ fn on_device<T>(
             (Role::Client { server, wait }, "client")
         }
         None => {
-            let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+            let listen = args.listens();
             (Role::Server { listen }, "server")
         }
     };

@@ -102,11 +102,8 @@ pub(super) fn measure(
         }
         lanes.check_left(&theirs.messages)?;
     }
-    let received = lanes.progress.iter().map(|p| p.received).sum();
-    let both = session.conclude(Checked {
-        received,
-        compared: lanes.compared,
-    })?;
+    let (found, most) = lanes.found(theirs.as_ref().map_or(0, Sent::total));
+    let both = session.conclude(found, &most)?;
     let mut all = match (own, theirs) {
         (Some(mut own), Some(theirs)) => {
             if let (Some(own), Some(theirs)) = (&mut own.bandwidth, theirs.bandwidth) {
@@ -203,7 +200,7 @@ fn exchange(
         let received: u64 = lanes.progress.iter().map(|p| p.received).sum();
         let is_lost =
             config.service != QpType::Rc && context.now().saturating_sub(last_received) > LOST;
-        if received == theirs.messages.iter().sum::<u64>() || is_lost {
+        if received >= theirs.total() || is_lost {
             return Ok(said);
         }
     }

@@ -1,9 +1,10 @@
 //! Queue pairs and memory of one size, connected with those of the other end.
 
 use super::error::{PerfError, Result};
+use super::heard::NUMBERS;
 use super::layout::{Layout, count, mix, pattern};
 use super::options::{Config, Operation};
-use super::session::{Addresses, Note, Session, unexpected};
+use super::session::{Addresses, Checked, Note, Session, unexpected};
 use softroce_verbs::{
     Access, AddressHandle, AddressVector, Completion, CompletionKind, CompletionQueue, Connection,
     Context, Endpoint, Gid, MemoryRegion, Mtu, Psn, QpNumber, QpType, QueuePair, RecvRequest,
@@ -80,19 +81,13 @@ impl Lanes {
         size: u32,
         is_server: bool,
     ) -> Result<Lanes> {
-        let limits = context.query_device()?;
-        let within = |option, value: u32, limit: u32| match value > limit {
-            true => Err(PerfError::Limit {
-                option,
-                value: value.into(),
-                limit: limit.into(),
-            }),
-            false => Ok(()),
-        };
-        within("tx-depth", config.tx_depth, limits.max_qp_wr)?;
-        within("rx-depth", config.rx_depth, limits.max_qp_wr)?;
-        if config.service == QpType::Ud {
-            within("size", size, mtu.bytes().into())?;
+        let largest = u64::from(mtu.bytes());
+        if config.service == QpType::Ud && u64::from(size) > largest {
+            return Err(PerfError::Limit {
+                option: "size",
+                value: size.into(),
+                limit: largest,
+            });
         }
         let stride = (u64::from(size) + GRH).next_multiple_of(64);
         let fit = |depth: u32| match config.verify {
@@ -154,9 +149,10 @@ impl Lanes {
             rkey: remote.rkey.0,
         }))?;
         let theirs = match session.hear()? {
-            Note::Lanes(lanes) if lanes.queue_pairs.len() == queue_pairs.len() => lanes,
+            Note::Lanes(lanes) => lanes,
             other => return Err(unexpected(&other)),
         };
+        theirs.check(config, layout.bytes())?;
         let gid = Gid(theirs.gid);
         let connection = Connection {
             path_mtu: mtu,
@@ -464,6 +460,11 @@ impl Lanes {
                     "message {own} where {message} or a later one was expected"
                 )));
             }
+            if own >= NUMBERS {
+                return Err(PerfError::Data(format!(
+                    "message {own}; there are at most {NUMBERS}"
+                )));
+            }
             message = own;
         }
         self.progress[qp].next = message + 1;
@@ -529,6 +530,29 @@ impl Lanes {
             true => self.compare(qp, self.layout.recv(qp, message), !self.is_server, message),
             false => Ok(()),
         }
+    }
+
+    /// What this end has found, and the most that the peer can have, which sent so many messages.
+    pub(super) fn found(&self, theirs: u64) -> (Checked, Checked) {
+        let sum = |count: fn(&Progress) -> u64| self.progress.iter().map(count).sum();
+        let own = Checked {
+            received: sum(|p| p.received),
+            compared: self.compared,
+        };
+        let sent: u64 = sum(|p| p.posted);
+        let most = Checked {
+            received: match (self.operation, self.service) {
+                // The network may double datagrams.
+                (Operation::Send, QpType::Ud) => NUMBERS * self.layout.qps,
+                (Operation::Send, _) => sent,
+                _ => 0,
+            },
+            compared: match self.verify {
+                true => sent + theirs,
+                false => 0,
+            },
+        };
+        (own, most)
     }
 
     /// Compares what the peer has left in this end's memory, which has sent so many messages.

@@ -33,11 +33,8 @@ pub(super) fn measure(
             sent
         }
     };
-    let received = lanes.progress[0].received;
-    let both = session.conclude(Checked {
-        received,
-        compared: lanes.compared,
-    })?;
+    let (found, most) = lanes.found(sent.total());
+    let both = session.conclude(found, &most)?;
     Ok((sent, both))
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options` | the command line, and what it asks for |
 //! | `session` | what the ends tell each other, and how one notices that the other has gone |
+//! | `heard` | what the peer says, held against what was agreed |
 //! | `lanes` | queue pairs and memory; patterns written and compared |
 //! | `layout` | where messages are in memory, and what is in them |
 //! | `bandwidth` | as much as the queues hold |
@@ -13,6 +14,7 @@
 
 mod bandwidth;
 mod error;
+mod heard;
 mod lanes;
 mod latency;
 mod layout;
@@ -84,8 +86,8 @@ pub fn run(options: &Options) -> std::result::Result<Finished, String> {
                 counters.clone(),
                 network,
             ),
-            // Without anybody to measure with there is no table.
-            false if !outcome.value.met => String::new(),
+            // Where nothing was measured there is no table.
+            false if outcome.value.rows.is_empty() => String::new(),
             false => report::text(options, &config, &outcome.value),
         };
     }
@@ -108,7 +110,8 @@ fn measure(context: &Context, role: &Role, config: &Config) -> Ran {
         met: false,
         error: None,
     };
-    let session = Session::meet(context, role, config.wait);
+    // What the device cannot do is told before anybody is waited for.
+    let session = fits(context, config).and_then(|_| Session::meet(context, role, config));
     ran.met = session.is_ok();
     if let Err(e) =
         session.and_then(|mut session| in_session(context, &mut session, role, config, &mut ran))
@@ -150,7 +153,7 @@ fn sizes(
             true => bandwidth::measure(context, session, &mut lanes, config, is_server)?,
             false => latency::measure(context, session, &mut lanes, config, is_server)?,
         };
-        let messages: u64 = sent.messages.iter().sum();
+        let messages = sent.total();
         let ways = match config.both || !config.bandwidth {
             true => 2,
             false => 1,
@@ -162,7 +165,9 @@ fn sizes(
             bandwidth: sent.bandwidth,
             latency: sent.latency,
             lost: match is_counted {
-                true => (messages * ways).saturating_sub(checked.received),
+                true => messages
+                    .saturating_mul(ways)
+                    .saturating_sub(checked.received),
                 false => 0,
             },
             verified: config.verify.then_some(checked.compared),
@@ -171,43 +176,43 @@ fn sizes(
     Ok(())
 }
 
-/// That both ends were started alike; path MTU, and READs and atomics outstanding.
-fn agree(context: &Context, session: &mut Session, config: &Config) -> Result<(Mtu, u8)> {
+/// What this end tells of itself, if its device can do what is asked for.
+fn fits(context: &Context, config: &Config) -> Result<Hello> {
     let device = context.query_device()?;
     let port = context.query_port(1)?;
     let most = device.max_qp_rd_atom.min(device.max_qp_init_rd_atom);
     let most = u8::try_from(most).unwrap_or(u8::MAX);
-    let over = |option, value: u64, limit: u64| PerfError::Limit {
-        option,
-        value,
-        limit,
-    };
     let own = Hello {
         options: config.common(),
         mtu: port.active_mtu.bytes(),
         outs: config.outs.unwrap_or(OUTSTANDING.min(most)),
     };
-    if own.outs > most {
-        return Err(over("outs", own.outs.into(), most.into()));
+    let mtu = config.mtu.map_or(own.mtu, Mtu::bytes);
+    for (option, value, limit) in [
+        ("outs", own.outs.into(), most.into()),
+        ("mtu", mtu.into(), own.mtu.into()),
+        ("tx-depth", config.tx_depth, device.max_qp_wr),
+        ("rx-depth", config.rx_depth, device.max_qp_wr),
+    ] {
+        if value > limit {
+            return Err(PerfError::Limit {
+                option,
+                value: value.into(),
+                limit: limit.into(),
+            });
+        }
     }
-    if let Some(mtu) = config.mtu.filter(|m| m.bytes() > own.mtu) {
-        return Err(over("mtu", mtu.bytes().into(), own.mtu.into()));
-    }
+    Ok(own)
+}
+
+/// That both ends were started alike; path MTU, and READs and atomics outstanding.
+fn agree(context: &Context, session: &mut Session, config: &Config) -> Result<(Mtu, u8)> {
+    let own = fits(context, config)?;
     session.say(&Note::Hello(own.clone()))?;
     let theirs = match session.hear()? {
         Note::Hello(hello) => hello,
         other => return Err(unexpected(&other)),
     };
-    let pairs = own.options.iter().zip(&theirs.options);
-    for ((option, own), (_, peer)) in pairs {
-        if own != peer {
-            return Err(PerfError::Differs {
-                option: option.clone(),
-                own: own.clone(),
-                peer: peer.clone(),
-            });
-        }
-    }
-    let ports = Mtu::from_bytes(own.mtu.min(theirs.mtu).into()).unwrap_or(Mtu::M256);
+    let ports = theirs.check(&own, config.operation.is_fetch())?;
     Ok((config.mtu.unwrap_or(ports), own.outs.min(theirs.outs)))
 }

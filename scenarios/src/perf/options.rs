@@ -193,6 +193,11 @@ impl Operation {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
     }
 
+    /// True if it brings something from the other end: a READ or an atomic.
+    pub(super) fn is_fetch(self) -> bool {
+        !self.is_answered()
+    }
+
     /// True if the other end answers with a message of its own when latency is measured.
     pub(super) fn is_answered(self) -> bool {
         matches!(self, Operation::Send | Operation::Write)

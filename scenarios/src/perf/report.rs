@@ -33,14 +33,14 @@ impl std::ops::AddAssign for Bandwidth {
 /// Latencies in nanoseconds.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub(super) struct Latency {
-    min: f64,
-    max: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
     /// The median.
-    typical: f64,
-    average: f64,
-    stdev: f64,
-    p99: f64,
-    p999: f64,
+    pub(super) typical: f64,
+    pub(super) average: f64,
+    pub(super) stdev: f64,
+    pub(super) p99: f64,
+    pub(super) p999: f64,
 }
 
 impl Latency {

@@ -1,7 +1,9 @@
 //! The other end: what the two tell each other, and how one notices that the other has gone.
 
 use super::error::{PerfError, Result};
+use super::heard::cut;
 use super::lanes::Lanes;
+use super::options::Config;
 use super::report::Bandwidth;
 use crate::device::waits;
 use crate::idle::{Idle, PAUSE};
@@ -70,7 +72,7 @@ pub(super) struct Checked {
 pub(super) struct Session {
     context: Context,
     partner: Partner,
-    wait: Duration,
+    config: Config,
     /// Requests of this end are on their way: it is for them to move, whatever the peer says.
     pub(super) is_moving: bool,
     /// What the peer has said that it sent.
@@ -82,7 +84,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Meets the other end; in real time it says what it waits for.
-    pub(super) fn meet(context: &Context, role: &Role, wait: Duration) -> Result<Session> {
+    pub(super) fn meet(context: &Context, role: &Role, config: &Config) -> Result<Session> {
         let telling = context.telling(|role| {
             let _ = writeln!(io::stderr().lock(), "softroce: perf: {}", waits(role));
         });
@@ -90,7 +92,7 @@ impl Session {
         Ok(Session {
             context: context.clone(),
             partner,
-            wait,
+            config: config.clone(),
             is_moving: false,
             sent: None,
             idle: Idle::new(context),
@@ -106,10 +108,15 @@ impl Session {
 
     /// Waits for a note, which comes soon.
     pub(super) fn hear(&mut self) -> Result<Note> {
+        let start = self.context.now();
         loop {
             let message = self.partner.receive()?;
             if let Some(note) = read(&message)? {
                 return Ok(note);
+            }
+            // That it lives is not enough.
+            if self.context.now().saturating_sub(start) > self.config.wait {
+                return Err(PerfError::Silent(self.config.wait));
             }
         }
     }
@@ -145,8 +152,8 @@ impl Session {
             true => still,
             false => still.min(now.saturating_sub(self.last_heard)),
         };
-        match silent > self.wait {
-            true => Err(PerfError::Silent(self.wait)),
+        match silent > self.config.wait {
+            true => Err(PerfError::Silent(self.config.wait)),
             false => Ok(()),
         }
     }
@@ -159,7 +166,10 @@ impl Session {
             self.last_heard = now;
             match read(&message)? {
                 None => {}
-                Some(Note::Sent(sent)) => self.sent = Some(sent),
+                Some(Note::Sent(sent)) => {
+                    sent.check(&self.config)?;
+                    self.sent = Some(sent);
+                }
                 Some(other) => return Err(unexpected(&other)),
             }
         }
@@ -182,15 +192,17 @@ impl Session {
         }
     }
 
-    /// Both ends tell what they found; what that is together.
-    pub(super) fn conclude(&mut self, own: Checked) -> Result<Checked> {
-        let (received, compared) = (own.received, own.compared);
+    /// Both ends tell what they found, the peer `most` at most; what that is together.
+    pub(super) fn conclude(&mut self, own: Checked, most: &Checked) -> Result<Checked> {
         self.say(&Note::Checked(own))?;
         match self.hear()? {
-            Note::Checked(other) => Ok(Checked {
-                received: received + other.received,
-                compared: compared + other.compared,
-            }),
+            Note::Checked(other) => {
+                other.check(most)?;
+                Ok(Checked {
+                    received: own.received.saturating_add(other.received),
+                    compared: own.compared.saturating_add(other.compared),
+                })
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -200,11 +212,12 @@ impl Session {
 fn read(message: &[u8]) -> Result<Option<Note>> {
     match serde_json::from_slice(message) {
         Ok(Note::Beat) => Ok(None),
-        Ok(Note::Failed(why)) => Err(PerfError::Peer(why)),
+        Ok(Note::Failed(why)) => Err(PerfError::Peer(cut(&why))),
         Ok(note) => Ok(Some(note)),
-        Err(_) => Err(Error::Protocol(format!(
-            "{} bytes from the peer are nothing that softroce perf says",
-            message.len()
+        Err(e) => Err(Error::Protocol(format!(
+            "{} bytes from the peer are nothing that softroce perf says: {}",
+            message.len(),
+            cut(&e.to_string())
         ))
         .into()),
     }

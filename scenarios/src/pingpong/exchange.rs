@@ -20,7 +20,7 @@ use super::{Options, PingpongError};
 use softroce_verbs::{Gid, Partner, Psn, QpNumber, Remote, RemoteKey};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Length of an address on TCP, the byte after it included.
@@ -88,13 +88,17 @@ impl Address {
 
     fn parse(text: &str) -> Option<Address> {
         let mut fields = text.split(':');
-        let mut number = || u32::from_str_radix(fields.next()?, 16).ok();
-        let (lid, qpn, psn) = (number()?, number()?, number()?);
-        let gid = u128::from_str_radix(fields.next().filter(|g| g.len() == 32)?, 16).ok()?;
-        Some(Address {
-            lid: u16::try_from(lid).ok()?,
-            qpn: QpNumber::new(qpn),
-            psn: Psn::new(psn),
+        let mut number = |digits| {
+            let field = fields.next().filter(|f| f.len() == digits)?;
+            // `from_str_radix` takes a sign.
+            let is_number = field.bytes().all(|b| b.is_ascii_hexdigit());
+            u128::from_str_radix(field, 16).ok().filter(|_| is_number)
+        };
+        let (lid, qpn, psn, gid) = (number(4)?, number(6)?, number(6)?, number(32)?);
+        fields.next().is_none().then_some(Address {
+            lid: lid as u16,
+            qpn: QpNumber::new(qpn as u32),
+            psn: Psn::new(psn as u32),
             gid: Gid(gid.to_be_bytes()),
         })
     }
@@ -323,8 +327,7 @@ impl Stream {
 }
 
 /// Listens where a client will look.
-pub(super) fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, PingpongError> {
-    let address = SocketAddr::new(ip, port);
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, PingpongError> {
     let listener =
         TcpListener::bind(address).map_err(|source| PingpongError::Listen { address, source })?;
     Ok(listener)
@@ -439,6 +442,10 @@ pub(super) fn finish(
         if theirs.len < own.len {
             return Err(stream.garbled("too little memory", theirs.line().as_bytes()));
         }
+        if theirs.memory.addr.checked_add(theirs.len).is_none() {
+            let what = "memory beyond the last address";
+            return Err(stream.garbled(what, theirs.line().as_bytes()));
+        }
     }
     Ok(Peer {
         memory: details.map(|d| d.memory),
@@ -524,6 +531,21 @@ mod tests {
     fn what_is_no_address_is_refused() {
         for bad in ["", "0000", "0000:000011:abcdef:", "g:1:2:3", "0:1:2:ffff"] {
             assert_eq!(Address::parse(bad), None, "{bad}");
+        }
+        // Of the right length, but with signs, letters or colons too many.
+        let good = "0000:000011:abcdef:00000000000000000000ffff7f000002";
+        assert!(Address::parse(good).is_some());
+        for (at, bad) in [
+            (0, "+"),
+            (0, "-"),
+            (5, "+"),
+            (12, "g"),
+            (19, "+"),
+            (30, ":"),
+        ] {
+            let mut text = good.to_string();
+            text.replace_range(at..at + 1, bad);
+            assert_eq!(Address::parse(&text), None, "{text}");
         }
     }
 

@@ -32,7 +32,7 @@ use report::{Console, CountersReport, Report};
 use session::{Session, Socket};
 use softroce_sim::port::{self, OpenError, PortCounters};
 use softroce_verbs::{Context, Role};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 
 /// Runs one end: the server if the options name none, the client otherwise; both in a scenario's network.
@@ -142,12 +142,8 @@ fn meet(
     let meeting = match &options.device.server {
         Some(server) => Meeting::Call(server, exchange::resolve(server, port, on_loopback)?),
         None => {
-            let everywhere = match on_loopback {
-                true => Ipv4Addr::LOCALHOST,
-                false => Ipv4Addr::UNSPECIFIED,
-            };
-            let ip = options.bind.unwrap_or(IpAddr::V4(everywhere));
-            Meeting::Accept(exchange::listen(ip, port)?)
+            let listens = named(options).listens();
+            Meeting::Accept(exchange::listen(listens)?)
         }
     };
     let seed = match options.device.seed {
