@@ -255,6 +255,60 @@ proptest! {
     }
 }
 
+/// Tables, keys and list members up to the largest file: what a file costs grows with its length, and not with
+/// the square of it.
+#[test]
+fn files_of_many_tables_are_read_in_reasonable_time() {
+    const LARGEST: usize = 16 << 20;
+    let hosts = |n: usize| {
+        let names: Vec<_> = (0..n).map(|i| format!("\"h{i}\"")).collect();
+        format!(
+            "schema = 1\n[topology]\nkind = \"star\"\nhosts = [{}]\n",
+            names.join(",")
+        )
+    };
+    // Sections whose tables are called after hosts, switches and links, and ones that have none such.
+    for section in [
+        "card", "receiver", "switch", "link", "topology", "sweep", "nothing",
+    ] {
+        for (n, size) in [(20_000, LARGEST), (usize::MAX, LARGEST)] {
+            let mut text = hosts(1000);
+            for i in 0..n {
+                let table = format!("[{section}.h{i}]\nmtu = 256\n");
+                if text.len() + table.len() > size {
+                    break;
+                }
+                text += &table;
+            }
+            in_time(&text, section);
+        }
+        for value in ["1", "{}"] {
+            let mut text = format!("{}[{section}]\n", hosts(2));
+            for i in 0.. {
+                let line = format!("\"link.k{i}\" = {value}\n");
+                if text.len() + line.len() > LARGEST / 4 {
+                    break;
+                }
+                text += &line;
+            }
+            in_time(&text, &format!("{section} {value}"));
+        }
+    }
+}
+
+/// A file that is wrong is refused before long.
+#[track_caller]
+fn in_time(text: &str, what: &str) {
+    let start = std::time::Instant::now();
+    match read(text.as_bytes(), &[]) {
+        Err(error) => sound(&error),
+        Ok(_) => panic!("{what} is right"),
+    }
+    let took = start.elapsed();
+    eprintln!("{what}: {} bytes in {took:?}", text.len());
+    assert!(took.as_secs() < 60, "{took:?} for {what}");
+}
+
 #[test]
 fn extreme_files_are_refused_in_reasonable_time() {
     let many = |line: &str, n: usize| line.repeat(n);

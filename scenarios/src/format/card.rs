@@ -2,7 +2,7 @@
 
 use super::choices::choices;
 use super::congestion::{self, Congestion};
-use super::diagnostic::{Sink, hint};
+use super::diagnostic::Sink;
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section, joined};
 use super::topology::Network;
@@ -252,28 +252,17 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Car
     // Hosts with a table of their own, and what it says of notification.
     let mut own: Vec<Option<(Reader<'_>, Congestion)>> =
         network.hosts.iter().map(|_| None).collect();
+    let hosts = network.hosts_by_name();
     for (entry, inner) in base.named() {
         let label = format!("[card.{}]", entry.key);
         let reader = Reader::unchecked(&CARD, entry.node.origin, label.clone(), sink)
             .inherit(inner, label)
             .inherit(table, "[card]")
             .checked();
-        let narrowed = card(&reader);
-        match network.hosts.iter().position(|h| *h == entry.key) {
-            Some(n) => {
-                let (card, told) = narrowed;
-                cards[n] = card;
-                own[n] = Some((reader, told));
-            }
-            None => {
-                let hosts = network.hosts.iter().map(String::as_str);
-                let known: Vec<&str> = hosts.chain(CARD.keys.iter().map(|k| k.name)).collect();
-                let hint = hint(&entry.key, known);
-                sink.say(
-                    entry.key_origin,
-                    format!("there is no host \"{}\"{hint}", entry.key),
-                );
-            }
+        if let Some(n) = hosts.find(entry, &CARD, sink) {
+            let (card, told) = card(&reader);
+            cards[n] = card;
+            own[n] = Some((reader, told));
         }
     }
     // Whoever hears of marks needs others to tell of them.

@@ -1,7 +1,7 @@
 //! What is wrong with a scenario, and where.
 
 use super::source::{Source, SourceError, line_start, locate};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 /// How many diagnostics are kept; a file with more is something else than a scenario.
@@ -174,7 +174,13 @@ pub(crate) struct Sink {
     said: RefCell<Vec<(Origin, String)>>,
     /// What is wrong with other files, which the document names.
     elsewhere: RefCell<Vec<Diagnostic>>,
+    /// Words that were looked up for a hint.
+    hints: Cell<usize>,
 }
+
+/// Misspelt words that are looked up in one document. A file may have millions of them, and each lookup goes
+/// through all that could be meant.
+const HINTS: usize = 200;
 
 impl Sink {
     pub(crate) fn say(&self, at: Origin, message: impl Into<String>) {
@@ -189,6 +195,17 @@ impl Sink {
                 all.push(found);
             }
         }
+    }
+
+    /// What [`hint`] says of one of the first misspelt words; `None` for those after them.
+    pub(crate) fn hint<'a, I: IntoIterator<Item = &'a str>>(
+        &self,
+        word: &str,
+        candidates: impl FnOnce() -> I,
+    ) -> Option<String> {
+        let before = self.hints.get();
+        self.hints.set(before + 1);
+        (before < HINTS).then(|| hint(word, candidates()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -32,8 +32,12 @@ pub(crate) enum Value {
 }
 
 /// Keys and values in the order of the source.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Table(Vec<Entry>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    /// Places in `entries` in the order of the keys, which are found by halving.
+    by_key: Vec<usize>,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -46,6 +50,12 @@ pub(crate) struct Entry {
 impl PartialEq for Node {
     fn eq(&self, other: &Node) -> bool {
         self.value.same(&other.value)
+    }
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Table) -> bool {
+        self.entries == other.entries
     }
 }
 
@@ -94,21 +104,39 @@ pub(crate) fn place(document: &Table, at: &Place) -> Origin {
 }
 
 impl Table {
-    pub(crate) const EMPTY: Table = Table(Vec::new());
+    pub(crate) const EMPTY: Table = Table {
+        entries: Vec::new(),
+        by_key: Vec::new(),
+    };
+
+    /// Of entries with a key each of its own.
+    fn new(entries: Vec<Entry>) -> Table {
+        let mut by_key: Vec<usize> = (0..entries.len()).collect();
+        by_key.sort_by(|&a, &b| entries[a].key.cmp(&entries[b].key));
+        Table { entries, by_key }
+    }
+
+    /// Where `key` is in `by_key`, or where it would be.
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.by_key
+            .binary_search_by(|&n| self.entries[n].key.as_str().cmp(key))
+    }
+
+    fn index(&self, key: &str) -> Option<usize> {
+        Some(self.by_key[self.find(key).ok()?])
+    }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
-        self.0.iter().find(|e| e.key == key)
+        Some(&self.entries[self.index(key)?])
     }
 
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
-        self.0
-            .iter_mut()
-            .find(|e| e.key == key)
-            .map(|e| &mut e.node)
+        let index = self.index(key)?;
+        Some(&mut self.entries[index].node)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.0.iter()
+        self.entries.iter()
     }
 
     /// The value under `key`, put there by `default` if there is none.
@@ -118,34 +146,40 @@ impl Table {
         at: Origin,
         default: impl FnOnce() -> Value,
     ) -> &mut Node {
-        let index = self.0.iter().position(|e| e.key == key).unwrap_or_else(|| {
-            self.0.push(Entry {
-                key: key.to_string(),
-                key_origin: at,
-                node: Node {
-                    value: default(),
-                    origin: at,
-                },
-            });
-            self.0.len() - 1
-        });
-        &mut self.0[index].node
+        let index = match self.find(key) {
+            Ok(place) => self.by_key[place],
+            Err(place) => {
+                self.by_key.insert(place, self.entries.len());
+                self.entries.push(Entry {
+                    key: key.to_string(),
+                    key_origin: at,
+                    node: Node {
+                        value: default(),
+                        origin: at,
+                    },
+                });
+                self.entries.len() - 1
+            }
+        };
+        &mut self.entries[index].node
     }
 
     /// Puts `node` under `key`, in place of what was there.
     pub(crate) fn put(&mut self, key: &str, key_origin: Origin, node: Node) {
-        self.0.retain(|e| e.key != key);
-        self.0.push(Entry {
-            key: key.to_string(),
-            key_origin,
-            node,
-        });
+        self.take(key);
+        self.entry(key, key_origin, || Value::Boolean(false));
+        if let Some(entry) = self.entries.last_mut() {
+            entry.node = node;
+        }
     }
 
     /// Takes out the value under `key`.
     pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
-        let index = self.0.iter().position(|e| e.key == key)?;
-        Some(self.0.remove(index))
+        let index = self.by_key.remove(self.find(key).ok()?);
+        for place in &mut self.by_key {
+            *place -= usize::from(*place > index);
+        }
+        Some(self.entries.remove(index))
     }
 }
 
@@ -248,7 +282,7 @@ fn tables(table: &DeTable<'_>, origin: &dyn Fn(std::ops::Range<usize>) -> Origin
         })
         .collect();
     entries.sort_by_key(|e| e.key_origin);
-    Table(entries)
+    Table::new(entries)
 }
 
 fn convert(
@@ -270,4 +304,54 @@ fn convert(
         DeValue::Table(table) => Value::Table(tables(table, origin)),
     };
     Node { value, origin: at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table against a list that is looked through from its beginning.
+    #[test]
+    fn a_table_finds_what_a_list_finds() {
+        let node = |n: usize| Node {
+            value: Value::Integer(Some(n as i128)),
+            origin: Origin::FILE,
+        };
+        let mut table = Table::default();
+        let mut list: Vec<(String, Node)> = Vec::new();
+        for n in 0..500usize {
+            let key = format!("k{}", n * n % 37);
+            let there = list.iter().position(|(k, _)| *k == key);
+            match n % 5 {
+                0 => {
+                    let taken = table.take(&key).map(|e| e.node);
+                    assert_eq!(taken, there.map(|at| list.remove(at).1));
+                }
+                1 => {
+                    table.put(&key, Origin::FILE, node(n));
+                    list.retain(|(k, _)| *k != key);
+                    list.push((key.clone(), node(n)));
+                }
+                _ => {
+                    let own = table.entry(&key, Origin::FILE, || node(n).value);
+                    if there.is_none() {
+                        list.push((key.clone(), node(n)));
+                    }
+                    let at = list.iter().position(|(k, _)| *k == key).unwrap();
+                    assert_eq!(*own, list[at].1);
+                }
+            }
+            let found: Vec<_> = table
+                .iter()
+                .map(|e| (e.key.clone(), e.node.clone()))
+                .collect();
+            assert_eq!(found, list);
+            for k in 0..37 {
+                let key = format!("k{k}");
+                let there = list.iter().find(|(k, _)| *k == key).map(|(_, n)| n);
+                assert_eq!(table.get(&key).map(|e| &e.node), there);
+                assert_eq!(table.get_mut(&key).map(|n| &*n), there);
+            }
+        }
+    }
 }

@@ -139,12 +139,12 @@ impl<'a> Reader<'a> {
     }
 
     fn hint(&self, word: &str) -> String {
-        match hint(word, self.section.names()) {
-            none if none.is_empty() => {
+        match self.sink.hint(word, || self.section.names()) {
+            Some(none) if none.is_empty() => {
                 let names: Vec<_> = self.section.names().collect();
                 format!("; the keys are {}", names.join(", "))
             }
-            hint => hint,
+            hint => hint.unwrap_or_default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `[receiver]`: hosts that take in packets slowly, or not at all.
 
-use super::diagnostic::{Sink, hint};
+use super::diagnostic::Sink;
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::switch::Priorities;
@@ -140,21 +140,13 @@ pub(super) fn read(root: &Reader<'_>, network: &Network, sink: &Sink) -> Vec<Opt
     let base = Reader::new(&RECEIVER, table, origin, "[receiver]", sink);
     let lossless = lossless(network);
     let mut all: Vec<_> = lossless.iter().map(|&own| receiver(&base, own)).collect();
+    let hosts = network.hosts_by_name();
     for (entry, inner) in base.named() {
         let label = format!("[receiver.{}]", entry.key);
         let reader = Reader::new(&RECEIVER, inner, entry.node.origin, label, sink);
         let reader = reader.inherit(table, "[receiver]");
-        match network.hosts.iter().position(|h| *h == entry.key) {
-            Some(n) => all[n] = receiver(&reader, lossless[n]),
-            None => {
-                let hosts = network.hosts.iter().map(String::as_str);
-                let known: Vec<&str> = hosts.chain(RECEIVER.keys.iter().map(|k| k.name)).collect();
-                let hint = hint(&entry.key, known);
-                sink.say(
-                    entry.key_origin,
-                    format!("there is no host \"{}\"{hint}", entry.key),
-                );
-            }
+        if let Some(n) = hosts.find(entry, &RECEIVER, sink) {
+            all[n] = receiver(&reader, lossless[n]);
         }
     }
     all

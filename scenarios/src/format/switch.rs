@@ -1,13 +1,14 @@
 //! `[switch]`: buffers, priority-based flow control, ECN and scheduling.
 
 use super::choices::choices;
-use super::diagnostic::{Sink, hint};
+use super::diagnostic::Sink;
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::topology::{End, Network};
 use crate::units::{Probability, Ratio, Size, Span};
 use softroce_sim::card::PriorityMask;
 use softroce_sim::fabric::{self, EcnSpec, Headroom, PfcSpec, SwitchError, SwitchSpec};
+use std::collections::BTreeSet;
 
 choices! {
     /// Where the priority of a packet comes from.
@@ -305,11 +306,13 @@ pub(super) fn read(root: &Reader<'_>, names: Vec<String>, sink: &Sink) -> Vec<Sw
     let base = Reader::new(&SWITCH, table, origin, "[switch]", sink);
     // Read even if there is no switch, so that what is wrong is found.
     let standard = switch(&base, String::new());
+    let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     for (entry, inner) in base.named() {
         let label = format!("[switch.{}]", entry.key);
         Reader::new(&SWITCH, inner, entry.node.origin, label, sink);
-        if !names.contains(&entry.key) {
-            let hint = hint(&entry.key, names.iter().map(String::as_str));
+        if !known.contains(entry.key.as_str()) {
+            let hint = sink.hint(&entry.key, || known.iter().copied());
+            let hint = hint.unwrap_or_default();
             sink.say(
                 entry.key_origin,
                 format!("there is no switch \"{}\"{hint}", entry.key),

@@ -1,6 +1,7 @@
 //! The network: what `[link]` and `[switch]` make of the nodes and links that `[topology]` names.
 
-use super::diagnostic::{Sink, hint};
+use super::diagnostic::Sink;
+use super::document::Entry;
 use super::reader::Reader;
 use super::schema::{Key, Kind, Section};
 use super::shape::{self, Plan, Shape};
@@ -115,7 +116,35 @@ impl Link {
     }
 }
 
+/// Hosts by name.
+pub(super) struct Hosts<'a>(BTreeMap<&'a str, usize>);
+
+impl Hosts<'_> {
+    /// The host that a table of `section` is called after; tells it if there is none.
+    pub(super) fn find(&self, table: &Entry, section: &Section, sink: &Sink) -> Option<usize> {
+        let found = self.0.get(table.key.as_str()).copied();
+        if found.is_none() {
+            let known = || {
+                self.0
+                    .keys()
+                    .copied()
+                    .chain(section.keys.iter().map(|k| k.name))
+            };
+            let hint = sink.hint(&table.key, known).unwrap_or_default();
+            let told = format!("there is no host \"{}\"{hint}", table.key);
+            sink.say(table.key_origin, told);
+        }
+        found
+    }
+}
+
 impl Network {
+    /// To look hosts up by name.
+    pub(super) fn hosts_by_name(&self) -> Hosts<'_> {
+        let hosts = self.hosts.iter().enumerate();
+        Hosts(hosts.map(|(n, name)| (name.as_str(), n)).collect())
+    }
+
     /// The name of an end.
     pub fn end(&self, end: End) -> &str {
         match end {
@@ -276,7 +305,8 @@ fn read_links(root: &Reader<'_>, network: &mut Network, plans: Vec<Plan<'_>>, si
                 }
             }
             None => {
-                let hint = hint(&entry.key, names.keys().map(String::as_str));
+                let hint = sink.hint(&entry.key, || names.keys().map(String::as_str));
+                let hint = hint.unwrap_or_default();
                 sink.say(
                     entry.key_origin,
                     format!("there is no link \"{}\"{hint}", entry.key),
