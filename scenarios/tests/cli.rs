@@ -3,6 +3,7 @@
 mod common;
 
 use common::{file, softroce, text};
+use serde_json::Value;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -318,29 +319,50 @@ fn a_closed_output_is_no_failure() {
     }
 }
 
+/// Whatever is in the way of a file, what was found is on standard output before it is complained of.
 #[test]
-fn inspect_says_what_a_capture_breaks_by_its_exit_code() {
-    let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/captures");
-    let inspect = |args: &[&str]| softroce(&[&["inspect"], args].concat());
-    let good = format!("{captures}/loss_send_middle.pcap");
-    let bad = format!("{captures}/corrupt_icrc-responder.pcap");
-
-    let out = inspect(&[&good]);
-    assert_eq!(out.status.code(), Some(0));
-    assert!(text(&out.stdout).contains("0 violations, 6 events"));
-    let out = inspect(&[&good, &bad]);
-    assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stdout).contains("VIOLATION: ICRC"));
-    let out = inspect(&["--json", &good]);
-    assert_eq!(out.status.code(), Some(0));
-    assert_eq!(text(&out.stdout).lines().count(), 12);
-
-    let out = inspect(&[captures, &good]);
-    assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("is a directory"));
-    // The other file is inspected all the same.
-    assert!(text(&out.stdout).contains("0 violations, 6 events"));
-    assert_eq!(inspect(&["no-such-file"]).status.code(), Some(2));
+fn a_report_that_cannot_be_saved_is_printed_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = |name: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        let content = format!("{GOOD}[sweep]\n\"link.rate\" = [\"10Gbps\", \"20Gbps\"]\n");
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let (one, two) = (scenario("one"), scenario("two"));
+    for blocked in ["one.json", "one.txt", "one.csv", "two.json"] {
+        let out = folder.path().join(format!("out-{blocked}"));
+        std::fs::create_dir_all(out.join(blocked)).unwrap();
+        let out = out.to_str().unwrap();
+        let complained = |ran: &std::process::Output| {
+            let err = text(&ran.stderr);
+            assert_eq!(ran.status.code(), Some(2), "{blocked}: {err}");
+            assert!(err.contains(blocked) && err.lines().count() == 1, "{err}");
+        };
+        let ran = softroce(&["run", &one, &two, "--out", out]);
+        complained(&ran);
+        let printed = text(&ran.stdout);
+        assert!(
+            printed.contains("one") && printed.contains("two"),
+            "{printed}"
+        );
+        let ran = softroce(&["run", &one, &two, "--out", out, "--json"]);
+        complained(&ran);
+        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(report["reports"].as_array().unwrap().len(), 2, "{blocked}");
+        // The others are where they should be.
+        for name in ["one.json", "two.json", "two.txt"] {
+            let is_there = std::path::Path::new(out).join(name).is_file();
+            assert_eq!(is_there, name != blocked, "{blocked}: {name}");
+        }
+        if blocked.starts_with("one") {
+            for form in [&["--json"][..], &["--csv"], &[]] {
+                let ran = softroce(&[&["sweep", &one, "--out", out], form].concat());
+                complained(&ran);
+                assert!(text(&ran.stdout).len() > 40, "{}", text(&ran.stdout));
+            }
+        }
+    }
 }
 
 #[test]

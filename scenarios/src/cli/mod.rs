@@ -48,7 +48,8 @@ enum Command {
     List(ListArgs),
     /// Decode a capture and tell where it breaks a rule of the transport.
     ///
-    /// The exit status is 0 if no packet breaks a rule, 1 if one does, 2 if a file cannot be read.
+    /// The exit status is 0 if no packet breaks a rule, 1 if one does, 2 if a file cannot be read or has no
+    /// RoCE packet, so that nothing was checked.
     Inspect(InspectArgs),
     /// Hold the card against the rules of RoCEv2 and print which of them are covered.
     Conformance(conformance::ConformanceArgs),
@@ -158,7 +159,7 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct InspectArgs {
-    /// pcap or pcapng files.
+    /// pcap or pcapng files; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON lines: one for each packet, then a summary of each file.
@@ -303,18 +304,24 @@ fn run(args: &RunArgs, out: &mut Output) -> Outcome {
         return bad(message);
     }
     let interrupt = interrupt::watch();
-    let mut reports = Vec::new();
+    let (mut reports, mut unsaved) = (Vec::new(), Vec::new());
     for (n, l) in loaded.iter().enumerate() {
         if outcome == Outcome::Interrupted {
             break;
         }
         let report = match execute(l, how, &interrupt) {
             Ok(report) => report,
-            Err(bad) => return bad,
+            Err(bad) => {
+                // What has been run is told all the same.
+                outcome = outcome.max(bad);
+                break;
+            }
         };
+        let failed = save(how, &report);
         outcome = outcome.max(judged(&report));
         if how.json {
             reports.push(report);
+            unsaved.extend(failed);
             continue;
         }
         if n > 0 {
@@ -325,9 +332,11 @@ fn run(args: &RunArgs, out: &mut Output) -> Outcome {
             false => Detail::Table,
         };
         out.write(&text::render(&report, detail));
+        outcome = outcome.max(told(&failed));
     }
-    if how.json {
+    if how.json && !reports.is_empty() {
         out.write(&report::json(&reports));
+        outcome = outcome.max(told(&unsaved));
     }
     outcome
 }
@@ -351,13 +360,13 @@ fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
     }
     match execute(&loaded, how, &interrupt::watch()) {
         Ok(report) => {
-            let outcome = judged(&report);
+            let failed = save(how, &report);
             out.write(&match (how.json, args.csv) {
-                (true, _) => report::json(&[report]),
+                (true, _) => report::json(std::slice::from_ref(&report)),
                 (_, true) => table::csv(&report),
                 _ => table::render(&report),
             });
-            outcome
+            judged(&report).max(told(&failed))
         }
         Err(bad) => bad,
     }
@@ -392,7 +401,7 @@ fn make(dir: Option<&Path>) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(|error| format!("--out {name}: {error}"))
 }
 
-/// Runs a scenario and leaves its report in the folder for results, if there is one; tells what goes wrong.
+/// Runs a scenario; tells what goes wrong.
 fn execute(loaded: &Loaded, how: &How, interrupt: &Arc<AtomicBool>) -> Result<Report, Outcome> {
     let bar = bar();
     let name = plain(&loaded.name);
@@ -415,14 +424,16 @@ fn execute(loaded: &Loaded, how: &How, interrupt: &Arc<AtomicBool>) -> Result<Re
             capture.file, capture.frames
         ));
     }
-    if let Some(dir) = &how.out {
-        let failed = save(dir, &report);
-        if !failed.is_empty() {
-            failed.iter().for_each(complain);
-            return Err(Outcome::Bad);
-        }
-    }
     Ok(report)
+}
+
+/// Complains of what failed; when what was found has been printed.
+fn told(failed: &[String]) -> Outcome {
+    failed.iter().for_each(complain);
+    match failed.is_empty() {
+        true => Outcome::Held,
+        false => Outcome::Bad,
+    }
 }
 
 /// Tells why a scenario cannot be run, and where in its file that is.
@@ -442,8 +453,12 @@ fn refuse(loaded: &Loaded, error: &RunError) -> Outcome {
     }
 }
 
-/// Writes a report in every form into `dir`; gives a line for each file that could not be written.
-fn save(dir: &Path, report: &Report) -> Vec<String> {
+/// Writes a report in every form into the folder for results, if there is one; gives a line for each file that
+/// could not be written.
+fn save(how: &How, report: &Report) -> Vec<String> {
+    let Some(dir) = &how.out else {
+        return Vec::new();
+    };
     let mut forms = vec![
         ("txt", text::render(report, Detail::Full)),
         ("json", report::json(std::slice::from_ref(report))),
@@ -490,15 +505,21 @@ fn inspect(args: &InspectArgs, out: &mut Output) -> Outcome {
     };
     let mut outcome = Outcome::Held;
     for path in &args.files {
-        let name = path.display().to_string();
+        let name = match inspect::is_standard_input(path) {
+            true => "standard input".into(),
+            false => path.display().to_string(),
+        };
         let mut out = BufWriter::new(&mut *out);
         let result = inspect::open(path).and_then(|file| match args.json {
             true => inspect::write_json(file, &name, &options, &mut out),
             false => inspect::write_text(file, &name, &options, &mut out),
         });
         outcome = outcome.max(match result {
-            Ok(inspection) if inspection.exit_code() == 0 => Outcome::Held,
-            Ok(_) => Outcome::Failed,
+            Ok(inspection) => match inspection.exit_code() {
+                0 => Outcome::Held,
+                1 => Outcome::Failed,
+                _ => Outcome::Bad,
+            },
             // Told by whoever finishes the output.
             Err(inspect::InspectError::Output(_)) => Outcome::Bad,
             Err(error) => bad(error),

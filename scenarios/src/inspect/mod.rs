@@ -38,7 +38,8 @@
 //! # Exit codes
 //!
 //! [`Inspection::exit_code`] is 1 if there is a [`Violation`](Severity::Violation). Losses, NAKs and
-//! retransmissions are [`Event`](Severity::Event)s. An [`InspectError`] is exit code 2.
+//! retransmissions are [`Event`](Severity::Event)s. It is 2 if there was no RoCE packet, so that nothing was checked
+//! ([`Inspection::nothing_checked`] says why), and so is an [`InspectError`].
 
 mod cm;
 mod copy;
@@ -109,12 +110,20 @@ impl Default for Options {
 /// Findings that are stored in all.
 const MOST_FINDINGS: usize = 100_000;
 
-/// Opens a capture file for [`inspect`].
+/// True for `-`.
+pub fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a capture file for [`inspect`]; `-` is standard input.
 ///
 /// # Errors
 ///
 /// If it cannot be opened, or is a directory.
-pub fn open(path: &Path) -> Result<BufReader<File>, InspectError> {
+pub fn open(path: &Path) -> Result<Box<dyn Read>, InspectError> {
+    if is_standard_input(path) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
     let name = || path.display().to_string();
     let failed = |source| InspectError::Open {
         name: name(),
@@ -124,7 +133,7 @@ pub fn open(path: &Path) -> Result<BufReader<File>, InspectError> {
     if file.metadata().map_err(failed)?.is_dir() {
         return Err(InspectError::Directory { name: name() });
     }
-    Ok(BufReader::with_capacity(1 << 16, file))
+    Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
 /// Inspects a capture, pcap or pcapng, and keeps its packets up to [`Options::max_packets`].
@@ -170,7 +179,8 @@ pub fn inspect(
 }
 
 /// Inspects a capture and hands each RoCE packet to `each` as soon as it is read, so that a file of
-/// any size takes bounded memory. Findings at the end of a flow are in the result only.
+/// any size takes bounded memory: interfaces, flows and findings have limits. Findings at the end of a flow are in
+/// the result only.
 ///
 /// # Errors
 ///
@@ -379,6 +389,7 @@ impl<'o> Inspector<'o> {
         self.out.start = self.start.map(|s| s.to_string());
         self.out.duration = self.end.zip(self.start).map(|(e, s)| seconds(e.since(s)));
         self.out.packets_not_followed = self.flows.not_followed;
+        self.out.nothing_checked = self.out.why_nothing();
         for at in 0..self.flows.all.len() {
             let peer = self.flows.all[at].peer;
             if peer.is_some_and(|p| p < at) {

@@ -1,7 +1,7 @@
 //! From a captured record to a frame, also where the capture cut it.
 
 use softroce_sim::wire::capture::{FrameError, LinkType, Record};
-use softroce_sim::wire::frame::{ETHERTYPE_ROCE_V1, UDP_PORT};
+use softroce_sim::wire::frame::{ETHERTYPE_ROCE_V1, MAX_TAGS, UDP_PORT};
 use softroce_sim::wire::{FrameView, Icrc};
 
 /// More than the longest IP datagram with its link header has.
@@ -84,13 +84,19 @@ pub(super) fn cooked_interface(record: &Record) -> u32 {
 fn claims_roce(record: &Record, captured: usize) -> bool {
     let data = &record.data[..captured];
     let u16_at = |at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
+    let untagged = |mut kind: Option<u16>, mut at: usize| {
+        for _ in 0..MAX_TAGS {
+            if !matches!(kind, Some(0x8100 | 0x88a8)) {
+                break;
+            }
+            (kind, at) = (u16_at(at + 2), at + 4);
+        }
+        (kind, at)
+    };
     let (ether_type, ip) = match record.link {
-        LinkType::ETHERNET => match u16_at(12) {
-            Some(0x8100) => (u16_at(16), 18),
-            kind => (kind, 14),
-        },
-        LinkType::LINUX_SLL => (u16_at(14), 16),
-        LinkType::LINUX_SLL2 => (u16_at(0), 20),
+        LinkType::ETHERNET => untagged(u16_at(12), 14),
+        LinkType::LINUX_SLL => untagged(u16_at(14), 16),
+        LinkType::LINUX_SLL2 => untagged(u16_at(0), 20),
         LinkType::IPV4 => (Some(0x0800), 0),
         LinkType::IPV6 => (Some(0x86dd), 0),
         LinkType::RAW => match data.first().map(|b| b >> 4) {

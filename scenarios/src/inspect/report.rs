@@ -4,7 +4,7 @@ use super::finding::{Finding, Rule, Severity};
 use super::giveup::GivenUp;
 use super::packet::Packet;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the JSON that inspections are written as. It grows when a field changes its meaning or
 /// goes away.
@@ -39,6 +39,9 @@ pub struct Inspection {
     pub findings_left_out: u64,
     /// Packets of flows beyond the limit on flows; fields and ICRC were checked, sequence was not.
     pub packets_not_followed: u64,
+    /// Why nothing was checked, if there was no RoCE packet, not even a broken one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nothing_checked: Option<String>,
     /// The packets, as many as the options say; empty if each was handed over when it was read.
     #[serde(skip)]
     pub kept: Vec<Packet>,
@@ -130,9 +133,42 @@ impl Inspection {
         of.map(|(_, n)| n).sum()
     }
 
-    /// What the program exits with: 1 if a rule is broken, else 0.
+    /// What the program exits with: 1 if a rule is broken, 2 if nothing was checked, else 0.
     pub fn exit_code(&self) -> u8 {
-        u8::from(self.count(Severity::Violation) > 0)
+        match &self.nothing_checked {
+            _ if self.count(Severity::Violation) > 0 => 1,
+            Some(_) => 2,
+            None => 0,
+        }
+    }
+
+    /// What there was instead of RoCE packets.
+    pub(super) fn why_nothing(&self) -> Option<String> {
+        if self.roce_packets > 0 || self.count(Severity::Violation) > 0 {
+            return None;
+        }
+        let of = |rule| self.rules.get(&rule).copied().unwrap_or(0);
+        let (unread, cut) = (of(Rule::NotFollowed), of(Rule::CutShort));
+        let links: BTreeSet<&str> = self.interfaces.iter().map(|i| i.link.as_str()).collect();
+        let links: Vec<&str> = links.into_iter().take(4).collect();
+        let foreign = self.packets - unread - cut;
+        let each = [
+            (
+                unread,
+                format!("of a link type that is not read ({})", links.join(", ")),
+            ),
+            (cut, "cut before the end of the BTH".into()),
+            (foreign, "of other protocols".into()),
+        ];
+        let there: Vec<String> = each
+            .into_iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{n} {what}"))
+            .collect();
+        Some(match there.is_empty() {
+            true => "there is no packet".into(),
+            false => format!("of {} packets there are {}", self.packets, there.join(", ")),
+        })
     }
 
     /// The findings of one rule.

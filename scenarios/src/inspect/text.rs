@@ -125,6 +125,9 @@ impl Inspection {
             let _ = write!(line, ", not checked {}", self.icrc.unchecked);
         }
         writeln!(out, "{line}")?;
+        if let Some(why) = &self.nothing_checked {
+            writeln!(out, "nothing was checked: {why}")?;
+        }
         if self.packets_not_followed > 0 {
             writeln!(
                 out,

@@ -31,6 +31,49 @@ fn messages_name_file_offset_and_packet() {
     assert!(cut.contains("the file ends inside a pcap packet"), "{cut}");
 }
 
+/// Interfaces and their names are kept to the end of a file, so there are no more than a limit of each.
+#[test]
+fn floods_of_interfaces_are_refused() {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (body.len() as u32 + 12).to_be_bytes();
+        [&kind.to_be_bytes()[..], &len, body, &len].concat()
+    };
+    let section = block(
+        0x0a0d_0d0a,
+        &[&[0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0][..], &[0xff; 8]].concat(),
+    );
+    let interface = |name: usize| {
+        let mut body = vec![0, 1, 0, 0, 0, 4, 0, 0, 0, 2];
+        body.extend((name as u16).to_be_bytes());
+        body.extend(vec![b'n'; name]);
+        body.extend([0; 4]);
+        block(1, &body)
+    };
+    let many =
+        |count: usize, name: usize| [section.clone(), interface(name).repeat(count)].concat();
+    let most = softroce_sim::wire::capture::MAX_INTERFACES;
+    let all = inspect(&many(most, 4)[..], "x", &Options::default()).unwrap();
+    assert_eq!((all.packets, all.exit_code()), (0, 2));
+    for (bytes, told) in [
+        (
+            many(most + 1, 4),
+            "number of interfaces is 65537, must be at most 65536",
+        ),
+        // Of all sections together.
+        (
+            many(most / 2 + 1, 4).repeat(2),
+            "number of interfaces is 65537",
+        ),
+        (
+            many(300, 60_000),
+            "names of interfaces is 16800000, must be at most 16777216",
+        ),
+    ] {
+        let error = error(&bytes);
+        assert!(error.contains(told), "{error}");
+    }
+}
+
 #[test]
 fn what_came_before_the_fault_is_told() {
     let whole = bytes_of("loss_send_middle");

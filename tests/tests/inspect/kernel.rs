@@ -249,7 +249,12 @@ fn no_rule_is_broken_but_where_the_wire_corrupts() {
         let violations = inspection.count(Severity::Violation);
         let needed = u64::from(case == "corrupt_icrc-responder");
         assert_eq!(violations, needed, "{case}");
-        assert_eq!(u64::from(inspection.exit_code()), needed, "{case}");
+        // Where all was lost nothing was checked.
+        let code = match inspection.roce_packets {
+            0 => 2,
+            _ => needed,
+        };
+        assert_eq!(u64::from(inspection.exit_code()), code, "{case}");
         assert_eq!(inspection.icrc.bad, needed, "{case}");
         assert_eq!(inspection.icrc.unchecked, 0, "{case}");
     }

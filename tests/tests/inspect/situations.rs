@@ -173,7 +173,64 @@ fn cut_packets_are_followed_and_their_icrc_is_not_checked() {
             headless.rules.get(&Rule::CutShort),
             Some(&forge.packets.len().try_into().unwrap())
         );
-        assert_eq!(headless.exit_code(), 0);
+        // Nothing of them was checked.
+        assert_eq!(headless.exit_code(), 2);
+        let why = headless.nothing_checked.expect("why");
+        assert!(why.contains("cut before the end of the BTH"), "{why}");
+    }
+}
+
+/// Whatever networks on the way have put around a sender's tag, or instead of it.
+#[test]
+fn tags_inside_tags_are_passed_over() {
+    let customer = |id: u8| [0x81, 0x00, 0x60, id];
+    let provider = |id: u8| [0x88, 0xa8, 0x20, id];
+    for case in [
+        "rc_send",
+        "rc_ipv6",
+        "loss_send_middle",
+        "corrupt_icrc-responder",
+    ] {
+        let forge = Forge::of(case);
+        let whole = forge.inspect();
+        for (tags, known) in [
+            (vec![customer(5)], true),
+            (vec![provider(6)], true),
+            (vec![provider(6), customer(5)], true),
+            (vec![customer(7), customer(5)], true),
+            (
+                vec![provider(9), provider(8), customer(7), customer(5)],
+                true,
+            ),
+            (vec![customer(1); 5], false),
+            (vec![provider(1); 30], false),
+        ] {
+            let packets = forge.packets.iter().map(|(time, frame)| {
+                let mut bytes = frame.encode();
+                bytes.splice(12..12, tags.concat());
+                (*time, bytes)
+            });
+            let tagged = look(&pcap(1, packets, usize::MAX));
+            if !known {
+                assert_eq!((tagged.roce_packets, tagged.exit_code()), (0, 2), "{case}");
+                continue;
+            }
+            assert_eq!(findings(&tagged), findings(&whole), "{case} {tags:02x?}");
+            assert_eq!(tagged.icrc, whole.icrc, "{case} {tags:02x?}");
+            assert_eq!(tagged.exit_code(), whole.exit_code());
+            // A packet that is cut behind them is one of RoCE too.
+            let packets = forge.packets.iter().map(|(time, frame)| {
+                let mut bytes = frame.encode();
+                bytes.splice(12..12, tags.concat());
+                (*time, bytes)
+            });
+            let snap = tags.len() * 4 + if case == "rc_ipv6" { 70 } else { 50 };
+            let cut = look(&pcap(1, packets, snap))
+                .rules
+                .get(&Rule::CutShort)
+                .copied();
+            assert_eq!(cut, Some(forge.packets.len() as u64), "{case} {tags:02x?}");
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod writer;
 
 pub use error::{CaptureError, Field, Limit};
 pub use link::{FrameError, LinkType};
+pub use pcapng::MAX_INTERFACES;
 pub use reader::Reader;
 pub use writer::{InterfaceId, Writer};
 

@@ -27,6 +27,8 @@ pub(super) struct Pcapng {
     order: Order,
     /// Interfaces of earlier sections.
     base: usize,
+    /// Bytes of the names and descriptions of all interfaces.
+    text: usize,
 }
 
 /// What a block holds between its two lengths.
@@ -35,6 +37,18 @@ struct Body {
     name: &'static str,
     order: Order,
     bytes: Vec<u8>,
+}
+
+/// The most interfaces of a pcapng file, over all its sections: they are kept to its end.
+pub const MAX_INTERFACES: usize = 1 << 16;
+/// The most bytes that their names and descriptions have together.
+const MAX_NAMES: u64 = 1 << 24;
+
+fn most(at: u64, name: &'static str, value: u64, limit: u64) -> Result<(), CaptureError> {
+    match value <= limit {
+        true => Ok(()),
+        false => Err(field(at, INTERFACE, name, value, Limit::Most(limit))),
+    }
 }
 
 impl Pcapng {
@@ -46,6 +60,7 @@ impl Pcapng {
         Ok(Pcapng {
             order: section(input)?,
             base: 0,
+            text: 0,
         })
     }
 
@@ -87,7 +102,15 @@ impl Pcapng {
             };
             closing(input, self.order, at, name, len)?;
             match name {
-                INTERFACE => interfaces.push(interface(&body)?),
+                INTERFACE => {
+                    let interface = interface(&body)?;
+                    let text = [&interface.name, &interface.description];
+                    self.text += text.into_iter().flatten().map(String::len).sum::<usize>();
+                    let (count, text) = (interfaces.len() as u64 + 1, self.text as u64);
+                    most(at, "number of interfaces", count, MAX_INTERFACES as u64)?;
+                    most(at, "bytes of all names of interfaces", text, MAX_NAMES)?;
+                    interfaces.push(interface);
+                }
                 OBSOLETE => return obsolete(&body, self.section(interfaces), self.base).map(Some),
                 SIMPLE => return simple(&body, self.section(interfaces), self.base).map(Some),
                 _ => return enhanced(&body, self.section(interfaces), self.base).map(Some),

@@ -66,7 +66,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The interfaces seen so far. A pcap file has one; those of a pcapng file appear, over all its
-    /// sections, before the first packet that names them.
+    /// sections, before the first packet that names them; at most [`MAX_INTERFACES`](super::MAX_INTERFACES).
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }

@@ -9,8 +9,8 @@ use super::{
 };
 use bytes::Bytes;
 use etherparse::{
-    Ethernet2HeaderSlice, Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice, UdpHeaderSlice,
-    ether_type, ip_number,
+    EtherType, Ethernet2HeaderSlice, Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice,
+    UdpHeaderSlice, ether_type, ip_number,
 };
 use std::fmt;
 
@@ -140,8 +140,38 @@ impl DecodeError {
     }
 }
 
+/// Tags of VLANs that a frame may have, one inside the other.
+pub const MAX_TAGS: usize = 4;
+
+/// The EtherType behind all tags, what follows it, and the last tag.
+fn untag(
+    mut kind: EtherType,
+    mut rest: &[u8],
+) -> Result<(EtherType, &[u8], Option<VlanTag>), DecodeError> {
+    let mut tag = None;
+    for _ in 0..MAX_TAGS {
+        let is_tag = [ether_type::VLAN_TAGGED_FRAME, ether_type::PROVIDER_BRIDGING];
+        if !is_tag.contains(&kind) {
+            break;
+        }
+        let vlan = SingleVlanHeaderSlice::from_slice(rest)
+            .map_err(|_| truncated(Header::VlanTag, rest, 4))?;
+        rest = &rest[4..];
+        kind = vlan.ether_type();
+        tag = Some(VlanTag {
+            pcp: vlan.priority_code_point().value(),
+            dei: vlan.drop_eligible_indicator(),
+            id: vlan.vlan_identifier().value(),
+        });
+    }
+    Ok((kind, rest, tag))
+}
+
 impl<'a> FrameView<'a> {
     /// Decodes an Ethernet frame without preamble; an FCS at its end lands in the trailer.
+    ///
+    /// Up to [`MAX_TAGS`] tags of VLANs are taken off, customers' (0x8100) and providers' (0x88a8, IEEE 802.1ad).
+    /// The view has the innermost, which is the sender's own; networks on the way put theirs before it.
     ///
     /// # Errors
     ///
@@ -149,21 +179,8 @@ impl<'a> FrameView<'a> {
     pub fn decode(frame: &'a [u8]) -> Result<FrameView<'a>, DecodeError> {
         let ethernet = Ethernet2HeaderSlice::from_slice(frame)
             .map_err(|_| truncated(Header::Ethernet, frame, 14))?;
-        let mut rest = &frame[14..];
-        let mut kind = ethernet.ether_type();
-        let mut tag = None;
-        if kind == ether_type::VLAN_TAGGED_FRAME {
-            let vlan = SingleVlanHeaderSlice::from_slice(rest)
-                .map_err(|_| truncated(Header::VlanTag, rest, 4))?;
-            rest = &rest[4..];
-            kind = vlan.ether_type();
-            tag = Some(VlanTag {
-                pcp: vlan.priority_code_point().value(),
-                dei: vlan.drop_eligible_indicator(),
-                id: vlan.vlan_identifier().value(),
-            });
-        }
-        let mut view = FrameView::of_ethertype(kind.0, rest)?;
+        let (kind, rest, tag) = untag(ethernet.ether_type(), &frame[14..])?;
+        let mut view = FrameView::of_type(kind.0, rest)?;
         view.link = Some(Ethernet {
             dst: MacAddr(ethernet.destination()),
             src: MacAddr(ethernet.source()),
@@ -172,12 +189,17 @@ impl<'a> FrameView<'a> {
         Ok(view)
     }
 
-    /// Decodes what follows a link header that names its content by EtherType.
+    /// Decodes what follows a link header that names its content by EtherType. Tags are passed over.
     ///
     /// # Errors
     ///
     /// As [`FrameView::decode`].
     pub fn of_ethertype(ether_type: u16, bytes: &'a [u8]) -> Result<FrameView<'a>, DecodeError> {
+        let (kind, rest, _) = untag(EtherType(ether_type), bytes)?;
+        FrameView::of_type(kind.0, rest)
+    }
+
+    fn of_type(ether_type: u16, bytes: &'a [u8]) -> Result<FrameView<'a>, DecodeError> {
         match ether_type {
             0x0800 => ipv4(bytes),
             0x86dd => ipv6(bytes),

@@ -291,7 +291,8 @@ impl FrameView<'_> {
         out.put_slice(self.trailer);
     }
 
-    /// Bytes that [`FrameView::encode_into`] writes.
+    /// Bytes that [`FrameView::encode_into`] writes; of tags around the one of the view, which decoding took off,
+    /// nothing is left.
     pub fn encoded_len(&self) -> usize {
         let ethernet = match self.link {
             None => 0,

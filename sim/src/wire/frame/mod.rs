@@ -14,7 +14,7 @@ mod encode;
 mod tests;
 
 pub use check::Finding;
-pub use decode::{DecodeError, Header};
+pub use decode::{DecodeError, Header, MAX_TAGS};
 pub use encode::{EncodeError, encode_packet, encode_udp_payload};
 
 use super::icrc::{Icrc, Layer};
@@ -31,7 +31,7 @@ pub const UDP_PORT: u16 = 4791;
 /// EtherType of RoCEv1.
 pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 
-/// The Ethernet header with at most one tag.
+/// The Ethernet header with at most one tag, which is all that a station writes; of several, the innermost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ethernet {
     /// Destination.
@@ -351,7 +351,7 @@ impl<'a> FrameView<'a> {
     }
 
     /// Length of the Ethernet frame with FCS. A frame that was decoded from its IP header on counts
-    /// as untagged.
+    /// as untagged, and of several tags only the innermost is counted.
     pub fn frame_len(&self) -> usize {
         let ethernet = match self.link {
             Some(Ethernet { tag: Some(_), .. }) => 18,
