@@ -98,6 +98,8 @@ pub struct PortCounters {
     pub asked: u64,
     /// Questions of peers that were answered.
     pub answered: u64,
+    /// Questions that were not, as too many frames waited for the device.
+    pub unanswered: u64,
     /// Packets dropped because the Ethernet address of their destination is not known.
     pub unresolved: u64,
     /// PFC frames received.

@@ -156,6 +156,54 @@ fn who_asks_says_where_it_is() {
     assert_eq!(frames.len(), 2);
 }
 
+/// A neighbour that asks on while the device takes nothing gets so many answers later, and then no more.
+#[test]
+fn answers_that_nobody_takes_are_not_kept_for_ever() {
+    let mut bench = bench(false, |_| {});
+    let question = format!("{THEIRS} {THEIR_IP} 000000000000 {OUR_IP}");
+    let question = arp(ALL, THEIRS, "", "0001", &question);
+    for _ in 0..5000 {
+        bench.say(&question);
+        while bench.end.port.poll(&mut bench.end.card).unwrap().any() {}
+    }
+    let port = bench.end.port.counters();
+    let (answered, unanswered) = (port.answered, port.unanswered);
+    assert_eq!(answered + unanswered, 5000);
+    // As many as the cable holds, and those that waited.
+    let on_the_cable = bench.hear().len() as u64;
+    assert!(on_the_cable <= 1000, "{on_the_cable}");
+    assert_eq!(answered, on_the_cable + 64);
+    assert_eq!(bench.hear().len(), 64);
+    bench.say(&question);
+    assert_eq!(bench.hear().len(), 1);
+    assert_eq!(bench.end.port.counters().answered, answered + 1);
+}
+
+/// What has a tag around a station's own is for the networks between stations.
+#[test]
+fn a_card_takes_no_tag_but_one() {
+    let mut bench = bench(false, |_| {});
+    let answer = format!("{THEIRS} {THEIR_IP} {OURS} {OUR_IP}");
+    bench.post(10);
+    bench.hear();
+    bench.say(&arp(OURS, THEIRS, "", "0002", &answer));
+    let packet = bench.hear_one();
+    let before = bench.end.port.counters();
+    let mut back = packet.clone();
+    back[..6].copy_from_slice(&OWN.0);
+    for tags in ["88a8 0005", "8100 0005 8100 0006", "88a8 0005 8100 0006"] {
+        let mut frame = back.clone();
+        frame.splice(12..12, bytes(tags));
+        bench.say(&frame);
+        while bench.end.port.poll(&mut bench.end.card).unwrap().any() {}
+    }
+    let port = bench.end.port.counters();
+    assert_eq!(
+        (port.foreign - before.foreign, port.malformed),
+        (3, before.malformed)
+    );
+}
+
 #[test]
 fn arp_questions_are_answered_if_they_are_for_us() {
     let mut bench = bench(false, |_| {});

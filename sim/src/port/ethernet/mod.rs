@@ -110,6 +110,10 @@ pub enum EthernetError {
 /// ```
 pub type EthernetPort<D> = Port<Ethernet<D>>;
 
+/// Frames that may wait for the device before questions of neighbours stay unanswered: whoever asks more while
+/// nothing goes out asks again.
+const MAX_WAITING: usize = 64;
+
 /// Longest frame taken; the longest packet at the largest path MTU is shorter by far.
 const INBOX: usize = 9216;
 
@@ -235,9 +239,13 @@ impl<D: FrameDevice> Ethernet<D> {
                 target,
             } => {
                 if target == self.own.ip && from_mac != self.own.mac {
-                    monitor.counters.answered += 1;
-                    let frame = discovery::answer(self.own, vlan, from, from_mac);
-                    self.outbox.push_back((frame, false));
+                    if self.outbox.len() < MAX_WAITING {
+                        monitor.counters.answered += 1;
+                        let frame = discovery::answer(self.own, vlan, from, from_mac);
+                        self.outbox.push_back((frame, false));
+                    } else {
+                        monitor.counters.unanswered += 1;
+                    }
                 }
                 from
             }
@@ -371,6 +379,11 @@ impl<D: FrameDevice> Link for Ethernet<D> {
             monitor.counters.malformed += 1;
             return Ok(Received::Other);
         };
+        // A station has one tag; whatever has more is for the networks between stations.
+        if matches!(envelope.kind, 0x8100 | 0x88a8) {
+            monitor.counters.foreign += 1;
+            return Ok(Received::Other);
+        }
         if envelope.kind == pfc::ETHERTYPE {
             match Pfc::decode(bytes) {
                 Ok(pfc) => {
