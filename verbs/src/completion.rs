@@ -146,17 +146,20 @@ impl CompletionQueue {
     /// [`Error::TimedOut`] if there was none in `limit`; as [`CompletionQueue::poll`].
     pub fn wait(&mut self, limit: Duration) -> Result<Completion> {
         let start = self.inner.context.now();
+        let mut left = limit;
         loop {
             // The clock is dearer than a look at the queue.
             for _ in 0..64 {
                 if let Some(completion) = self.poll()? {
                     return Ok(completion);
                 }
-                if self.rest(limit)? {
+                // It may end early, for another queue's sake.
+                if self.rest(left)? {
                     break;
                 }
             }
-            if self.inner.context.now().saturating_sub(start) >= limit {
+            left = limit.saturating_sub(self.inner.context.now().saturating_sub(start));
+            if left.is_zero() {
                 return Err(Error::TimedOut {
                     what: "a completion",
                     limit,

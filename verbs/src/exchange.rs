@@ -114,7 +114,15 @@ impl Partner {
             addr: u64::from_be_bytes(addr),
             rkey: RemoteKey(u32::from_be_bytes([a, b, c, d])),
         };
-        Ok((remote, u64::from_be_bytes(len)))
+        let len = u64::from_be_bytes(len);
+        match remote.addr.checked_add(len) {
+            Some(_) => Ok((remote, len)),
+            None => Err(Error::Protocol(format!(
+                "the partner says that it has {len} bytes at {:#x}; there are at most {}",
+                remote.addr,
+                u64::MAX - remote.addr
+            ))),
+        }
     }
 
     /// Waits until the partner has come to the same point.
@@ -171,9 +179,16 @@ impl Endpoint {
         let Ok([a, b, c, d, e, f, g, h, gid @ ..]) = <[u8; 24]>::try_from(message) else {
             return Err(unexpected("a queue pair's 24 bytes", message));
         };
+        let within = |what, n: [u8; 4]| match u32::from_be_bytes(n) {
+            n @ 0..=0xff_ffff => Ok(n),
+            n => Err(Error::Protocol(format!(
+                "the partner says {what} {n}; at most {} can be",
+                0xff_ffff
+            ))),
+        };
         Ok(Endpoint {
-            qp: QpNumber::new(u32::from_be_bytes([a, b, c, d])),
-            psn: Psn::new(u32::from_be_bytes([e, f, g, h])),
+            qp: QpNumber::new(within("queue pair", [a, b, c, d])?),
+            psn: Psn::new(within("PSN", [e, f, g, h])?),
             gid: Gid(gid),
         })
     }
@@ -269,6 +284,7 @@ impl TcpExchange {
         };
         stream.set_nodelay(true).map_err(set)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(set)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(set)?;
         Ok(TcpExchange { stream, peer })
     }
 

@@ -6,8 +6,9 @@ use softroce_sim::fabric::{Config, LinkSpec, Network, PayloadMode, Rate, SwitchS
 use softroce_sim::time::Span;
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{
-    Access, AddressVector, Completion, CompletionKind, CompletionQueue, Connection, Context, Error,
-    Gid, Notify, Psn, QpNumber, QpType, RecvRequest, Result, Role, SendRequest, Status, Work,
+    Access, AddressVector, Completion, CompletionKind, CompletionQueue, Connection, Context,
+    Endpoint, Error, Gid, Notify, Partner, Psn, QpNumber, QpType, RecvRequest, Remote, RemoteKey,
+    Result, Role, SendRequest, Status, Work,
 };
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -127,6 +128,174 @@ fn a_ping_pong_takes_what_the_wire_takes() {
         times[0] >= least && times[0] <= least + Duration::from_nanos(20 * 101 + 700),
         "{times:?}"
     );
+}
+
+/// As many multicast groups as the device says, and no more.
+#[test]
+fn a_card_hears_as_many_groups_as_it_says() {
+    let mut world = World::new(network());
+    world
+        .start("h0", |context| {
+            let most = context.query_device()?.max_mcast_grp;
+            let pd = context.alloc_pd()?;
+            let cq = context.create_cq(16, None)?;
+            let mut all = [pd.create_qp(QpType::Ud), pd.create_qp(QpType::Ud)]
+                .map(|qp| qp.cq(&cq).build().unwrap());
+            let group = |n: u32| Gid::from(Ipv4Addr::from(0xef01_0000 + n));
+            for n in 0..most {
+                all[n as usize % 2].attach_mcast(group(n))?;
+            }
+            let full = all[0].attach_mcast(group(most)).unwrap_err().to_string();
+            assert!(
+                full.contains(&format!("{most} multicast groups exist")),
+                "{full}"
+            );
+            // One more queue pair in a group is no more groups, and one group less has room for another.
+            all[0].attach_mcast(group(1))?;
+            all[0].detach_mcast(group(0))?;
+            all[1].attach_mcast(group(most))
+        })
+        .unwrap();
+    for outcome in world.run() {
+        outcome.unwrap();
+    }
+}
+
+/// What a partner says is held against what can be, before a program has it.
+#[test]
+fn partners_that_say_what_cannot_be_are_refused() {
+    type Hear = fn(&mut Partner) -> Result<()>;
+    let swap: Hear = |p| {
+        let own = Endpoint {
+            qp: QpNumber::new(2),
+            psn: Psn::new(3),
+            gid: Gid([0; 16]),
+        };
+        p.swap(&own).map(|_| ())
+    };
+    let memory: Hear = |p| {
+        let own = Remote {
+            addr: 1,
+            rkey: RemoteKey(2),
+        };
+        p.swap_memory(own, 3).map(|_| ())
+    };
+    let barrier: Hear = Partner::barrier;
+    let endpoint = |qp: u32, psn: u32| {
+        let gid = [0; 16];
+        [&qp.to_be_bytes()[..], &psn.to_be_bytes(), &gid].concat()
+    };
+    let region =
+        |addr: u64, len: u64| [&addr.to_be_bytes()[..], &[0; 4], &len.to_be_bytes()].concat();
+    for (hear, said, told) in [
+        (swap, endpoint(0xff_ffff, 0xff_ffff), None),
+        (
+            swap,
+            endpoint(1 << 24, 0),
+            Some("queue pair 16777216; at most 16777215"),
+        ),
+        (
+            swap,
+            endpoint(0, u32::MAX),
+            Some("PSN 4294967295; at most 16777215"),
+        ),
+        (
+            swap,
+            Vec::new(),
+            Some("0 bytes where a queue pair's 24 bytes"),
+        ),
+        (
+            swap,
+            vec![0; 65_536],
+            Some("65536 bytes where a queue pair's 24 bytes"),
+        ),
+        (memory, region(u64::MAX - 8, 8), None),
+        (memory, region(u64::MAX - 8, 9), Some("there are at most 8")),
+        (
+            memory,
+            region(u64::MAX, u64::MAX),
+            Some("there are at most 0"),
+        ),
+        (memory, vec![0; 19], Some("19 bytes where memory, 20 bytes")),
+        (barrier, b"barrier".to_vec(), None),
+        (
+            barrier,
+            b"barrier ".to_vec(),
+            Some("8 bytes where a barrier"),
+        ),
+    ] {
+        let mut world = World::new(network());
+        for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+            let said = said.clone();
+            world
+                .start(host, move |context| -> Result<()> {
+                    let mut partner = context.exchange(&role)?;
+                    match role.is_server() {
+                        true => hear(&mut partner),
+                        false => partner.send(&said).and(partner.receive()).map(|_| ()),
+                    }
+                })
+                .unwrap();
+        }
+        let heard = world.run().pop().unwrap();
+        match told {
+            None => assert!(heard.is_ok(), "{heard:?}"),
+            Some(told) => match heard {
+                Err(Error::Protocol(text)) => assert!(text.contains(told), "{text}"),
+                other => panic!("{told}: {other:?}"),
+            },
+        }
+    }
+}
+
+/// Completions of another queue of the host wake who waits, and do not make the wait longer.
+#[test]
+fn a_wait_ends_in_time_whatever_another_queue_gets() {
+    const LIMIT: Duration = Duration::from_micros(100);
+    let program = |context: Context, role: Role| -> Result<Duration> {
+        let pd = context.alloc_pd()?;
+        let mut idle = context.create_cq(16, None)?;
+        let mut cq = context.create_cq(64, None)?;
+        let mut qp = pd.create_qp(QpType::Rc).cq(&cq).max_recv_wr(16).build()?;
+        let mr = pd.reg_new(64, Access::LOCAL_WRITE)?;
+        let mut partner = context.exchange(&role)?;
+        let psn = Psn::new(1);
+        let peer = partner.swap(&qp.endpoint(psn)?)?;
+        qp.connect(psn, &peer, &Connection::default())?;
+        let sges = [mr.sge(0, 64)];
+        for wr_id in 0..10 {
+            qp.post_recv(&RecvRequest { wr_id, sges: &sges })?;
+        }
+        partner.barrier()?;
+        let start = context.now();
+        if role.is_server() {
+            // The last comes shortly before the end.
+            for wr_id in 0..10 {
+                context.sleep(Duration::from_nanos(9_500))?;
+                qp.post_send(&SendRequest::new(wr_id, Work::Send, &sges))?;
+            }
+        } else {
+            match idle.wait(LIMIT) {
+                Err(Error::TimedOut { limit, .. }) => assert_eq!(limit, LIMIT),
+                other => panic!("{other:?}"),
+            }
+        }
+        let took = context.now() - start;
+        for _ in 0..10 {
+            cq.wait(LIMIT)?;
+        }
+        Ok(took)
+    };
+    let mut world = World::new(network());
+    for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
+        world
+            .start(host, move |context| program(context, role))
+            .unwrap();
+    }
+    let took: Vec<Duration> = world.run().into_iter().map(|t| t.unwrap()).collect();
+    // A look at a queue takes 100 ns.
+    let latest = LIMIT + Duration::from_nanos(300);
+    assert!((LIMIT..=latest).contains(&took[0]), "{took:?}");
 }
 
 #[test]

@@ -5,6 +5,9 @@ use super::{Card, CreateError, Env};
 use crate::time::Time;
 use crate::wire::{Gid, Packet, QpNumber};
 
+/// The most multicast groups that queue pairs of a card are attached to.
+pub const MAX_GROUPS: u32 = 1 << 13;
+
 impl Card {
     /// Lets a queue pair for datagrams receive what is sent to a multicast group.
     pub fn attach_mcast(&mut self, number: QpNumber, group: Gid) -> Result<(), CreateError> {
@@ -19,9 +22,13 @@ impl Card {
             Some(_) => return Err(CreateError::NotDatagram(number)),
             None => return Err(CreateError::UnknownQueuePair(number)),
         }
+        let is_full = self.groups.len() >= MAX_GROUPS as usize;
         match self.groups.iter_mut().find(|(g, _)| *g == group) {
             Some((_, members)) if members.contains(&index) => {}
             Some((_, members)) => members.push(index),
+            None if is_full => {
+                return Err(CreateError::full("multicast groups", MAX_GROUPS));
+            }
             None => self.groups.push((group, vec![index])),
         }
         self.memberships += 1;

@@ -52,12 +52,13 @@ pub use counters::{Counters, NakCounts, RefusalCounts};
 pub use engine::Card;
 pub use env::{Deed, Env, PriorityMask, Refusal};
 pub use explain::{Cause, Failure};
+pub use groups::MAX_GROUPS;
 pub use profile::Profile;
 pub use program::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use qp::attributes::{
     AddressVector, ModifyError, Mtu, Peer, QpAttributes, QpInit, QpType, Reliability,
 };
-pub use qp::{Arrived, State};
+pub use qp::{Arrived, MAX_RD_ATOMIC, State};
 pub use recent::{Rare, Recent};
 pub use work::{
     AddressHandle, Completion, CompletionKind, CqId, Datagram, MAX_INLINE, MAX_MESSAGE_LEN,

@@ -105,7 +105,7 @@ pub enum CreateError {
 }
 
 impl CreateError {
-    fn full(what: &'static str, limit: u32) -> CreateError {
+    pub(super) fn full(what: &'static str, limit: u32) -> CreateError {
         CreateError::Full { what, limit }
     }
 }
