@@ -12,7 +12,7 @@
 use super::super::engine::Card;
 use super::super::env::{Deed, Env, Refusal};
 use crate::time::{Span, Time};
-use crate::wire::{Encapsulation, Gid, Packet, QpNumber, Route, RouteId, cnp, source_port};
+use crate::wire::{Encapsulation, Gid, Packet, QpNumber, Route, cnp, source_port};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a card answers marked packets.
@@ -225,21 +225,29 @@ impl Card {
             Some(deth) if qp.path.is_none() => deth.src_qp,
             _ => qp.dest_qp,
         };
-        let (id, way) = match (&qp.path, qp.notices.way) {
-            (Some(_), Some(known)) => known,
+        let connected = qp.path.is_some();
+        if connected && qp.notices.waits {
+            return;
+        }
+        let make = |way: &Route| {
+            let id = self.routes.intern(*way);
+            cnp::packet(dest, packet.bth.pkey(), way, id, self.notifier.priority)
+        };
+        let cnp = match (&qp.path, qp.notices.cnp) {
+            (Some(_), Some(known)) => Packet {
+                bth: known.bth.with_pkey(packet.bth.pkey()),
+                ..known
+            },
             (Some(path), None) => {
                 let Some(own) = self.routes.get(path.route) else {
                     return;
                 };
-                let way = Route {
-                    dscp: spec.dscp & 0x3f,
-                    ..own
-                };
-                *qp.notices.way.insert((self.routes.intern(way), way))
+                let dscp = spec.dscp & 0x3f;
+                *qp.notices.cnp.insert(make(&Route { dscp, ..own }))
             }
             // Back to where the datagram came from.
             (None, _) => {
-                let way = Route {
+                let cnp = make(&Route {
                     src_mac: self.desk.config.mac,
                     dst_mac: route.src_mac,
                     src: self.desk.config.gid,
@@ -249,23 +257,31 @@ impl Card {
                     hop_limit: 64,
                     flow_label: 0,
                     ..*route
-                };
-                (self.routes.intern(way), way)
+                });
+                let same =
+                    |w: &Waiting| w.packet.route == cnp.route && w.packet.bth.dest_qp() == dest;
+                if self.notifier.queue.iter().any(same) {
+                    return;
+                }
+                cnp
             }
         };
-        let packet = cnp::packet(dest, packet.bth.pkey(), &way, id, self.notifier.priority);
-        let same = |w: &Waiting| w.packet.route == id && w.packet.bth.dest_qp() == dest;
-        if self.notifier.queue.iter().any(same) {
-            return;
-        }
+        qp.notices.waits = connected;
         let ready = due + spec.delay;
         let waiting = Waiting {
             ready,
             index: index as u32,
-            packet,
+            packet: cnp,
         };
-        let place = self.notifier.queue.partition_point(|w| w.ready <= ready);
-        self.notifier.queue.insert(place, waiting);
+        let queue = &mut self.notifier.queue;
+        match queue.back() {
+            // Most are due later than all others.
+            Some(last) if last.ready > ready => {
+                let place = queue.partition_point(|w| w.ready <= ready);
+                queue.insert(place, waiting);
+            }
+            _ => queue.push_back(waiting),
+        }
         if ready <= now {
             self.cnps_are_ready(now);
         } else {
@@ -289,8 +305,13 @@ impl Card {
             return None;
         }
         let Waiting { index, packet, .. } = self.notifier.queue.pop_front()?;
-        let qp = self.qps[index as usize].as_deref_mut();
-        let counters = qp.map_or(&mut self.counters, |qp| &mut qp.counters);
+        let counters = match self.qps[index as usize].as_deref_mut() {
+            Some(qp) => {
+                qp.notices.waits = false;
+                &mut qp.counters
+            }
+            None => &mut self.counters,
+        };
         counters.sent_packets += 1;
         counters.cnps_sent += 1;
         env.observe(|| Deed::Notification { packet });
@@ -307,8 +328,10 @@ impl Card {
 /// What a connection knows of the CNPs to its peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Notices {
-    /// Their way, worked out when the first one is made.
-    way: Option<(RouteId, Route)>,
+    /// One of them, once there was any.
+    cnp: Option<Packet>,
+    /// One waits for its time or for the port.
+    waits: bool,
     /// When the last one was due, or will be, if they are counted by queue pair.
     last: Option<Time>,
 }
@@ -316,7 +339,7 @@ pub(crate) struct Notices {
 impl Notices {
     /// The path has changed.
     pub(crate) fn forget_way(&mut self) {
-        self.way = None;
+        self.cnp = None;
     }
 }
 
