@@ -247,7 +247,7 @@ fn each_fault_ends_with_its_status_and_none_is_missing() {
         (22, "TM_ERR"),
         (23, "TM_RNDV_INCOMPLETE"),
     ];
-    let has = softroce_sim::card::Status::ALL.map(|status| status as u32);
+    let has = softroce_sim::card::Status::ALL.map(|status| status.number());
     let mut numbers: Vec<u32> = has.into_iter().chain(absent.map(|(n, _)| n)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, Vec::from_iter(0..24));

@@ -34,6 +34,8 @@ pub struct DeviceAttributes {
     pub max_qp_rd_atom: u32,
     /// READs and atomics that a queue pair may have outstanding.
     pub max_qp_init_rd_atom: u32,
+    /// What atomics are atomic with.
+    pub atomic_cap: AtomicCap,
     /// Most memory windows.
     pub max_mw: u32,
     /// Most address handles.
@@ -68,6 +70,76 @@ pub struct PortAttributes {
     pub pkey_tbl_len: u16,
     /// Longest message in bytes.
     pub max_msg_sz: u32,
+    /// What its frames are.
+    pub link_layer: LinkLayer,
+    /// Lanes of its link; 0 if that is not known, as on software cards.
+    pub active_width: u8,
+    /// Mb/s of each lane: 2500 (SDR), 5000, 10,000, 14,000, 25,000 (EDR), 50,000, 100,000 (NDR); 0 if that is not known,
+    /// as on software cards: their rate is that of the network they are in.
+    pub active_speed: u32,
+}
+
+/// What the atomics of a device are atomic with (`ibv_atomic_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[doc(alias = "ibv_atomic_cap")]
+pub enum AtomicCap {
+    /// There are none.
+    #[default]
+    None,
+    /// With those of other queue pairs of the same device.
+    Hca,
+    /// With all of the machine: other devices, and programs' own.
+    Glob,
+}
+
+impl AtomicCap {
+    /// libibverbs' name: `ATOMIC_HCA`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AtomicCap::None => "ATOMIC_NONE",
+            AtomicCap::Hca => "ATOMIC_HCA",
+            AtomicCap::Glob => "ATOMIC_GLOB",
+        }
+    }
+}
+
+/// What the frames of a port are (`ibv_port_attr`'s `link_layer`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkLayer {
+    /// The device does not say.
+    Unspecified,
+    /// InfiniBand's.
+    InfiniBand,
+    /// Ethernet's.
+    Ethernet,
+}
+
+impl LinkLayer {
+    /// As `ibv_devinfo` writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LinkLayer::Unspecified => "Unspecified",
+            LinkLayer::InfiniBand => "InfiniBand",
+            LinkLayer::Ethernet => "Ethernet",
+        }
+    }
+}
+
+/// What a queue pair was granted (`ibv_qp_cap`): at least what was asked for
+/// ([`QueuePair::cap`](crate::QueuePair::cap)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "ibv_qp_cap")]
+pub struct QpCap {
+    /// Send requests it holds.
+    pub max_send_wr: u32,
+    /// Receive requests it holds; with a shared receive queue it means nothing, 0 on software cards.
+    pub max_recv_wr: u32,
+    /// Elements of a send request.
+    pub max_send_sge: u32,
+    /// Elements of a receive request; with a shared receive queue as `max_recv_wr`.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data of a send request.
+    pub max_inline_data: u32,
 }
 
 /// State of a port (`ibv_port_state`).

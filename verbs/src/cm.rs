@@ -23,7 +23,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use softroce_sim::cm::{Event, Reason, Request, RequestedConnection};
+pub use softroce_sim::cm::{
+    AgentError, CmError, Event, Phase, Reason, Request, RequestedConnection,
+};
 pub use softroce_sim::wire::cm::{CommId, PortSpace, RejectReason, ServiceId};
 
 /// What a connection is to be like (`rdma_conn_param`).
@@ -169,7 +171,7 @@ impl EventChannel {
         }
         match qp.qp_type() {
             QpType::Rc | QpType::Uc => Ok(()),
-            QpType::Ud => Err(Error::Protocol(
+            QpType::Ud => Err(Error::Invalid(
                 "a queue pair for datagrams has no connections".into(),
             )),
         }

@@ -122,7 +122,8 @@ impl Context {
         self.provider.next_async_event(timeout)
     }
 
-    /// Time since some moment in the past: the wall clock's on real devices, virtual on virtual ones.
+    /// Time since some moment in the past, which never goes back: on real devices since they were opened, by a monotonic
+    /// clock; virtual on virtual ones.
     pub fn now(&self) -> Duration {
         self.provider.now()
     }

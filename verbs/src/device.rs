@@ -82,7 +82,8 @@ pub fn devices() -> Vec<Device> {
 ///
 /// # Errors
 ///
-/// [`Error::NoDevice`] names the devices that there are.
+/// [`Error::NoDevice`] names the devices that there are; [`Error::BadName`] if what is behind the `@` is no address, or no
+/// place of a table.
 #[doc(alias = "ibv_open_device")]
 pub fn open(name: &str) -> Result<Context> {
     #[cfg(target_os = "linux")]
@@ -108,7 +109,7 @@ pub fn open(name: &str) -> Result<Context> {
 ///
 /// # Errors
 ///
-/// [`Error::Protocol`] if what is behind the `@` is no address.
+/// [`Error::BadName`] if what is behind the `@` is no address.
 #[cfg(target_os = "linux")]
 pub fn software(name: &str) -> Result<Option<provider::port::SoftwareCard>> {
     let (device, address) = match name.split_once('@') {
@@ -121,9 +122,11 @@ pub fn software(name: &str) -> Result<Option<provider::port::SoftwareCard>> {
     let mut card = provider::port::SoftwareCard::new(SOFTWARE);
     if let Some(address) = address {
         let parsed = address.parse().map_err(|_| {
-            Error::Protocol(format!(
-                "device {name:?}: {address:?} is not an IP address, as in {SOFTWARE}@127.0.0.7"
-            ))
+            let why = format!("{address:?} is not an IP address, as in {SOFTWARE}@127.0.0.7");
+            Error::BadName {
+                name: name.into(),
+                why,
+            }
         })?;
         card.udp.address = Some(parsed);
     }

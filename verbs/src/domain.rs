@@ -97,7 +97,8 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// [`ModifyError`](crate::ModifyError) if the address cannot be reached.
+    /// [`ModifyError`](crate::ModifyError) if the address cannot be reached; [`Error::Unsupported`] if a field is set that
+    /// the device has no place for ([`AddressVector`]).
     #[doc(alias = "ibv_create_ah")]
     pub fn create_ah(&self, address: &AddressVector) -> Result<AddressHandle> {
         let id = self.0.context.provider.create_ah(self.0.handle, address)?;
@@ -294,10 +295,14 @@ impl Drop for AddressHandle {
 }
 
 impl AddressHandle {
-    /// A queue pair there, for a request ([`SendRequest::to`](crate::SendRequest::to)).
+    /// A queue pair there, for a request ([`SendRequest::to`](crate::SendRequest::to)) on a queue pair of the same
+    /// context; on others it is refused ([`PostError::ForeignAddress`](crate::PostError::ForeignAddress)).
     pub fn to(&self, qp: QpNumber, qkey: u32) -> Datagram {
         Datagram {
-            address: self.id,
+            address: crate::AddressId {
+                context: self.pd.0.context.provider.number(),
+                ..self.id
+            },
             qp,
             qkey,
         }

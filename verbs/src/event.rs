@@ -1,14 +1,13 @@
 //! What a program did not ask for, and what it asked to be told of.
 
 use crate::provider::Handle;
-use crate::{CompletionQueue, SharedReceiveQueue};
 use softroce_sim::wire::QpNumber;
 
-/// Names a completion queue in events ([`CompletionQueue::id`]).
+/// Names a completion queue in events ([`CompletionQueue::id`](crate::CompletionQueue::id)).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) Handle);
 
-/// Names a shared receive queue in events ([`SharedReceiveQueue::id`]).
+/// Names a shared receive queue in events ([`SharedReceiveQueue::id`](crate::SharedReceiveQueue::id)).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub(crate) Handle);
 
@@ -46,16 +45,4 @@ pub enum AsyncEvent {
     DeviceFatal,
     /// Another one, by the number that `ibv_event_type` gives it.
     Other(u32),
-}
-
-impl AsyncEvent {
-    /// True if it is of this completion queue.
-    pub fn is_of_cq(&self, cq: &CompletionQueue) -> bool {
-        *self == AsyncEvent::CqError(cq.id())
-    }
-
-    /// True if it is of this shared receive queue.
-    pub fn is_of_srq(&self, srq: &SharedReceiveQueue) -> bool {
-        matches!(self, AsyncEvent::SrqLimitReached(id) | AsyncEvent::SrqError(id) if *id == srq.id())
-    }
 }

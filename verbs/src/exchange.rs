@@ -37,7 +37,7 @@ impl Role {
 pub(crate) trait Exchange: Send {
     fn send(&mut self, message: &[u8]) -> Result<()>;
     fn receive(&mut self) -> Result<Vec<u8>>;
-    /// A message, if one is there.
+    /// A message, if a whole one is there.
     fn try_receive(&mut self) -> Result<Option<Vec<u8>>>;
 }
 
@@ -53,10 +53,10 @@ impl Partner {
     ///
     /// # Errors
     ///
-    /// [`Error::Exchange`] if the partner has gone.
+    /// [`Error::Exchange`] if the partner has gone, [`Error::Invalid`] if the message is longer.
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         if message.len() > MAX_MESSAGE {
-            return Err(Error::Protocol(format!(
+            return Err(Error::Invalid(format!(
                 "a message of {} bytes to the partner; at most {MAX_MESSAGE} go",
                 message.len()
             )));
@@ -73,7 +73,7 @@ impl Partner {
         self.0.receive()
     }
 
-    /// A message if one is there; does not wait. This is also how a program that is busy learns that its
+    /// A message if a whole one is there; does not wait. This is also how a program that is busy learns that its
     /// partner has gone.
     ///
     /// # Errors
@@ -252,6 +252,8 @@ pub fn reach(
 pub(crate) struct TcpExchange {
     stream: TcpStream,
     peer: String,
+    /// What has come of the next message, its length in front.
+    begun: Vec<u8>,
 }
 
 impl TcpExchange {
@@ -285,18 +287,43 @@ impl TcpExchange {
         stream.set_nodelay(true).map_err(set)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(set)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(set)?;
-        Ok(TcpExchange { stream, peer })
+        Ok(TcpExchange {
+            stream,
+            peer,
+            begun: Vec::new(),
+        })
     }
 
-    /// True if there is something to receive, an end among it.
-    fn has_begun(&self) -> io::Result<bool> {
-        self.stream.set_nonblocking(true)?;
-        let found = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false)?;
-        match found {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e),
+    /// Bytes that are still to come of the next message, of its length first; 0 if it is whole.
+    fn missing(&self) -> io::Result<usize> {
+        let Some((len, body)) = self.begun.split_first_chunk::<4>() else {
+            return Ok(4 - self.begun.len());
+        };
+        match u32::from_be_bytes(*len) as usize {
+            len if len > MAX_MESSAGE => Err(io::Error::other(format!(
+                "it announced {len} bytes; at most {MAX_MESSAGE} come"
+            ))),
+            len => Ok(len - body.len()),
+        }
+    }
+
+    /// Reads until the next message is whole. What has come of it before an error is kept.
+    fn read_message(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            let (had, missing) = (self.begun.len(), self.missing()?);
+            if missing == 0 {
+                let mut message = std::mem::take(&mut self.begun);
+                message.drain(..4);
+                return Ok(message);
+            }
+            self.begun.resize(had + missing, 0);
+            let read = self.stream.read(&mut self.begun[had..]);
+            self.begun.truncate(had + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(e) if e.kind() != ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
         }
     }
 
@@ -323,30 +350,97 @@ impl Exchange for TcpExchange {
     }
 
     fn receive(&mut self) -> Result<Vec<u8>> {
-        let mut len = [0; 4];
-        self.stream
-            .read_exact(&mut len)
-            .map_err(|e| self.failed(e))?;
-        let len = u32::from_be_bytes(len) as usize;
-        if len > MAX_MESSAGE {
-            return Err(Error::Exchange {
-                peer: self.peer.clone(),
-                why: format!("it announced {len} bytes; at most {MAX_MESSAGE} come"),
-            });
-        }
-        let mut message = vec![0; len];
-        self.stream
-            .read_exact(&mut message)
-            .map_err(|e| self.failed(e))?;
-        Ok(message)
+        self.read_message().map_err(|e| self.failed(e))
     }
 
     fn try_receive(&mut self) -> Result<Option<Vec<u8>>> {
-        let begun = self.has_begun();
-        match begun.map_err(|e| self.failed(e))? {
-            // The rest of it is on its way.
-            true => self.receive().map(Some),
-            false => Ok(None),
+        let set = |this: &Self, on| this.stream.set_nonblocking(on).map_err(|e| this.failed(e));
+        set(self, true)?;
+        let found = self.read_message();
+        set(self, false)?;
+        match found {
+            Ok(message) => Ok(Some(message)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(self.failed(e)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An exchange, and the stream at its other end.
+    fn met() -> (TcpExchange, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let role = Role::Client {
+            server,
+            wait: Duration::ZERO,
+        };
+        let exchange = TcpExchange::meet(&role, &|_| {}).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        other.set_nodelay(true).unwrap();
+        (exchange, other)
+    }
+
+    /// What `try_receive` finds once all that was written so far can have come, which takes it no time.
+    fn look(exchange: &mut TcpExchange) -> Result<Option<Vec<u8>>> {
+        std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        let found = exchange.try_receive();
+        assert!(start.elapsed() < PATIENCE / 4);
+        found
+    }
+
+    const MESSAGE: &[u8] = b"\0\0\0\x05hello";
+
+    #[test]
+    fn a_message_that_comes_in_parts_is_not_waited_for() {
+        for cut in 1..MESSAGE.len() {
+            let (mut exchange, mut other) = met();
+            assert_eq!(look(&mut exchange).unwrap(), None);
+            other.write_all(&MESSAGE[..cut]).unwrap();
+            assert_eq!(look(&mut exchange).unwrap(), None, "{cut} bytes");
+            assert_eq!(look(&mut exchange).unwrap(), None, "{cut} bytes");
+            other.write_all(&MESSAGE[cut..]).unwrap();
+            // Another one is right behind it.
+            other.write_all(MESSAGE).unwrap();
+            let whole = Some(b"hello".to_vec());
+            assert_eq!(look(&mut exchange).unwrap(), whole, "{cut} bytes");
+            assert_eq!(exchange.receive().unwrap(), b"hello");
+            assert_eq!(look(&mut exchange).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_begun_is_waited_for_to_its_end_or_that_of_its_sender() {
+        let (mut exchange, mut other) = met();
+        other.write_all(&MESSAGE[..6]).unwrap();
+        assert_eq!(look(&mut exchange).unwrap(), None);
+        std::thread::scope(|s| {
+            let waiter = s.spawn(|| exchange.receive().unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            other.write_all(&MESSAGE[6..]).unwrap();
+            assert_eq!(waiter.join().unwrap(), b"hello");
+        });
+        other.write_all(&MESSAGE[..6]).unwrap();
+        assert_eq!(look(&mut exchange).unwrap(), None);
+        drop(other);
+        for _ in 0..2 {
+            let gone = look(&mut exchange).unwrap_err();
+            assert!(gone.to_string().contains("it has ended"), "{gone}");
+        }
+    }
+
+    #[test]
+    fn a_message_without_bytes_is_one_and_one_that_is_too_long_is_none() {
+        let (mut exchange, mut other) = met();
+        other.write_all(&[0; 4]).unwrap();
+        assert_eq!(look(&mut exchange).unwrap(), Some(Vec::new()));
+        let len = MAX_MESSAGE as u32 + 1;
+        other.write_all(&len.to_be_bytes()).unwrap();
+        let refused = look(&mut exchange).unwrap_err();
+        assert!(refused.to_string().contains("65537 bytes"), "{refused}");
     }
 }

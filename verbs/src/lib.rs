@@ -36,25 +36,31 @@ pub mod provider;
 mod queue_pair;
 mod srq;
 
+pub use attributes::QpCap;
 pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::{Context, Spawned};
 #[cfg(target_os = "linux")]
 pub use device::software;
 pub use device::{Device, DeviceKind, devices, open};
 pub use domain::{AddressHandle, MemoryRegion, MemoryWindow, ProtectionDomain};
-pub use error::{BadRequest, Error, Result};
+pub use error::{BadRequest, Error, ErrorKind, Result};
 pub use event::{AsyncEvent, CqId, SrqId};
 pub use exchange::{Endpoint, MAX_MESSAGE, Partner, Role, reach};
 pub use queue_pair::{Connection, QpBuilder, QueuePair};
 pub use srq::SharedReceiveQueue;
 
 pub(crate) use softroce_sim::card::AddressHandle as AddressId;
+/// Devices of libibverbs have no place for three of its fields, and refuse them when they are set
+/// ([`Error::Unsupported`]): `dmac` and `vlan`, which the kernel takes from its routes, and `udp_src`, which drivers derive
+/// from `flow_label`, each in its own way.
+///
+#[doc(inline)]
+pub use softroce_sim::card::AddressVector;
 pub use softroce_sim::card::{
-    AddressVector, Completion, CompletionKind, CreateError, Datagram, ModifyError, Mtu, Notify,
-    Peer, PostError, QpAttributes, QpType, RecvRequest, Reliability, Remote, SendRequest, Sge,
-    State, Status, Work,
+    Completion, CompletionKind, CreateError, Datagram, ModifyError, Mtu, Notify, Peer, PostError,
+    QpAttributes, QpType, RecvRequest, Reliability, Remote, SendRequest, Sge, State, Status, Work,
 };
 pub use softroce_sim::memory::{
     Access, Binding, Buffer, LocalKey, RegisterError, WindowError, WindowType,
 };
-pub use softroce_sim::wire::{Gid, Immediate, Psn, QpNumber, RemoteKey};
+pub use softroce_sim::wire::{Gid, Immediate, MacAddr, Psn, QpNumber, RemoteKey, Vlan};

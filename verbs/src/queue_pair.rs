@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use crate::attributes::QpCap;
 use crate::completion::{CompletionQueue, CqInner};
 use crate::domain::{MemoryWindow, ProtectionDomain};
 use crate::error::{BadRequest, Error, Result};
@@ -114,10 +115,10 @@ impl<'a> QpBuilder<'a> {
     /// # Errors
     ///
     /// [`Error::Create`] if a size is out of range, [`Error::Foreign`] if a queue is not of this device, or
-    /// [`Error::Protocol`] if no completion queue was named.
+    /// [`Error::Invalid`] if no completion queue was named.
     pub fn build(mut self) -> Result<QueuePair> {
         let context = &self.pd.0.context;
-        let missing = |which: &str| Error::Protocol(format!("a queue pair needs a {which}"));
+        let missing = |which: &str| Error::Invalid(format!("a queue pair needs a {which}"));
         let send_cq = self.send_cq.ok_or_else(|| missing("send_cq"))?;
         let recv_cq = self.recv_cq.ok_or_else(|| missing("recv_cq"))?;
         for cq in [&send_cq, &recv_cq] {
@@ -138,6 +139,7 @@ impl<'a> QpBuilder<'a> {
             queue: Some(queue),
             handle,
             qp_type: self.spec.qp_type,
+            context: context.provider.number(),
             signal_all: self.signal_all,
             groups: Vec::new(),
             pd: self.pd.clone(),
@@ -167,6 +169,8 @@ pub struct QueuePair {
     queue: Option<Box<dyn provider::QueuePair>>,
     handle: Handle,
     qp_type: QpType,
+    /// Number of its context.
+    context: u32,
     signal_all: bool,
     groups: Vec<Gid>,
     pd: ProtectionDomain,
@@ -238,6 +242,23 @@ impl QueuePair {
             .number()
     }
 
+    /// An address handle is of the same context, as its number might be that of another one here.
+    #[inline]
+    fn is_own(&self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        match request.to {
+            Some(to) if to.address.context != self.context => Err(PostError::ForeignAddress),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it was granted, which may be more than was asked for.
+    pub fn cap(&self) -> QpCap {
+        self.queue
+            .as_deref()
+            .expect("a queue pair that lives")
+            .cap()
+    }
+
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -256,7 +277,9 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// [`Error::Modify`] names the attribute and what is allowed.
+    /// [`Error::Modify`] on software cards names the attribute and what is allowed; devices of libibverbs say less
+    /// ([`Error::Os`]). [`Error::Unsupported`] if the address has a field set that the device has no place for
+    /// ([`AddressVector`]).
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, attributes: &QpAttributes) -> Result<()> {
         self.pd
@@ -341,6 +364,7 @@ impl QueuePair {
     #[inline]
     #[doc(alias = "ibv_post_send")]
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        self.is_own(request)?;
         if self.signal_all && !request.signaled {
             let request = SendRequest {
                 signaled: true,
@@ -362,7 +386,16 @@ impl QueuePair {
         requests: &[SendRequest<'_>],
     ) -> std::result::Result<(), BadRequest> {
         let all = self.signal_all;
-        self.queue().post_send_list(requests, all)
+        let foreign = requests.iter().position(|r| self.is_own(r).is_err());
+        let own = &requests[..foreign.unwrap_or(requests.len())];
+        self.queue().post_send_list(own, all)?;
+        match foreign {
+            None => Ok(()),
+            Some(index) => Err(BadRequest {
+                index,
+                source: PostError::ForeignAddress,
+            }),
+        }
     }
 
     /// Queues a receive request.

@@ -40,6 +40,7 @@ struct Details {
     node_guid: String,
     vendor_id: u32,
     vendor_part_id: u32,
+    atomic_cap: &'static str,
     limits: Vec<(&'static str, u64)>,
     ports: Vec<PortReport>,
 }
@@ -48,6 +49,9 @@ struct Details {
 struct PortReport {
     port: u8,
     state: &'static str,
+    link_layer: &'static str,
+    active_width: u8,
+    active_speed: u32,
     max_mtu: u16,
     active_mtu: u16,
     max_msg_sz: u32,
@@ -110,6 +114,7 @@ fn details(context: &Context) -> Result<Details, Error> {
         node_guid: guid(device.node_guid),
         vendor_id: device.vendor_id,
         vendor_part_id: device.vendor_part_id,
+        atomic_cap: device.atomic_cap.name(),
         limits: limits(&device),
         ports,
         fw_ver: device.fw_ver,
@@ -163,6 +168,9 @@ fn port_report(context: &Context, number: u8, port: &PortAttributes) -> PortRepo
     PortReport {
         port: number,
         state: port.state.name(),
+        link_layer: port.link_layer.name(),
+        active_width: port.active_width,
+        active_speed: port.active_speed,
         max_mtu: port.max_mtu.bytes(),
         active_mtu: port.active_mtu.bytes(),
         max_msg_sz: port.max_msg_sz,
@@ -196,6 +204,7 @@ fn write_text(out: &mut String, reports: &[DeviceReport]) -> std::fmt::Result {
         line("node_guid", details.node_guid.clone())?;
         line("vendor_id", format!("{:#06x}", details.vendor_id))?;
         line("vendor_part_id", details.vendor_part_id.to_string())?;
+        line("atomic_cap", details.atomic_cap.into())?;
         line("phys_port_cnt", details.ports.len().to_string())?;
         for &(key, value) in &details.limits {
             line(key, value.to_string())?;
@@ -204,6 +213,12 @@ fn write_text(out: &mut String, reports: &[DeviceReport]) -> std::fmt::Result {
             writeln!(out, "    port {}", port.port)?;
             let mut line = |key: &str, value: String| writeln!(out, "        {key:<16}  {value}");
             line("state", port.state.into())?;
+            line("link_layer", port.link_layer.into())?;
+            if port.active_width > 0 && port.active_speed > 0 {
+                let (lanes, speed) = (port.active_width, port.active_speed);
+                line("active_width", format!("{lanes} lanes"))?;
+                line("active_speed", format!("{speed} Mb/s each"))?;
+            }
             line("max_mtu", port.max_mtu.to_string())?;
             line("active_mtu", port.active_mtu.to_string())?;
             line("max_msg_sz", port.max_msg_sz.to_string())?;

@@ -9,7 +9,7 @@ pub(super) enum PerfError {
     #[error(transparent)]
     Verbs(#[from] Error),
     /// A request failed.
-    #[error("{what} on QPN {:#08x} failed: {status} (status {})", qp.get(), *status as u8)]
+    #[error("{what} on QPN {:#08x} failed: {status} (status {})", qp.get(), status.number())]
     Completion {
         what: String,
         qp: QpNumber,

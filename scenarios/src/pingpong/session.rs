@@ -314,7 +314,7 @@ impl Session<'_> {
         let status = completion.status;
         let mut why = format!(
             "{status} (status {}), QPN {:#08x} at {}",
-            status as u8,
+            status.number(),
             self.own.qpn.get(),
             self.own.gid
         );

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub(super) fn of(scenario: &Scenario, built: &mut Built) -> (Vec<FailureReport>, u64) {
     let (all, beyond) = explain::explain(&mut built.network);
     let names = Names::new(scenario, built);
-    let kind = |e: &Explanation| (e.failure.status.map(|s| s as u32), e.failure.cause.name());
+    let kind = |e: &Explanation| (e.failure.status.map(|s| s.number()), e.failure.cause.name());
     let place = |e: &Explanation| (kind(e), names.load(e));
     let listed = chosen(&all, FAILURES_LISTED, kind, place);
     let more = (all.len() - listed.len()) as u64 + beyond;
@@ -129,7 +129,7 @@ impl<'a> Names<'a> {
                 qp: qp.get(),
                 gid: gid.to_string(),
             }),
-            status: failure.status.map(name_of),
+            status: failure.status.and_then(name_of),
             cause: failure.cause.name(),
             because: failure.cause.to_string(),
             request,

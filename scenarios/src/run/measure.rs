@@ -129,7 +129,9 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         let stats = machine::stats(network, id);
         let mut completed = 0;
         for (status, count) in stats.completed.iter() {
-            *report.completions.entry(name_of(status)).or_default() += count;
+            if let Some(name) = name_of(status) {
+                *report.completions.entry(name).or_default() += count;
+            }
             completed += count;
         }
         report.messages += stats.completed.get(card::Status::Success);
@@ -138,7 +140,9 @@ pub(super) fn load(scenario: &Scenario, built: &Built, n: usize) -> TrafficRepor
         report.bytes += delivered.bytes;
         report.flow_bytes.push(delivered.bytes);
         for (status, count) in stats.received.iter() {
-            *report.receives.entry(name_of(status)).or_default() += count;
+            if let Some(name) = name_of(status) {
+                *report.receives.entry(name).or_default() += count;
+            }
         }
         let wrong = machine::data_intact(network, id) == Some(false) || stats.is_wrong();
         report.damaged += u64::from(wrong);
@@ -185,8 +189,8 @@ pub(super) fn goodput(bytes: u64, time: Span) -> u64 {
     u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-pub(super) const fn name_of(status: card::Status) -> Status {
-    match status {
+pub(super) const fn name_of(status: card::Status) -> Option<Status> {
+    Some(match status {
         card::Status::Success => Status::Success,
         card::Status::LocalLengthError => Status::LocalLength,
         card::Status::LocalQpOperationError => Status::LocalOperation,
@@ -200,7 +204,9 @@ pub(super) const fn name_of(status: card::Status) -> Status {
         card::Status::RnrRetryExceeded => Status::RnrRetryExceeded,
         card::Status::WindowBindError => Status::WindowBind,
         card::Status::LocalAccessError => Status::LocalAccess,
-    }
+        // No software card gives it.
+        card::Status::Other(_) => return None,
+    })
 }
 
 /// What the queue pairs at both ends of a flow did.

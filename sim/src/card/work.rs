@@ -163,8 +163,27 @@ pub struct Datagram {
 }
 
 /// An address handle: names an address vector that the card knows.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AddressHandle(pub u32);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressHandle {
+    /// Names it on its card.
+    pub place: u32,
+    /// For who keeps cards apart: which of them it is of, in numbers of its own. The card does not look at it, and makes
+    /// it 0.
+    pub context: u32,
+}
+
+impl AddressHandle {
+    /// The handle at a place, of context 0.
+    pub const fn new(place: u32) -> AddressHandle {
+        AddressHandle { place, context: 0 }
+    }
+}
+
+impl std::fmt::Debug for AddressHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AddressHandle({})", self.place)
+    }
+}
 
 /// A send request (`ibv_send_wr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,38 +236,40 @@ pub struct RecvRequest<'a> {
 
 /// How a request ended (`ibv_wc_status`, with its values).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
 pub enum Status {
     /// Done.
-    Success = 0,
+    Success,
     /// A receive buffer was too short, or a message too long (11.6.2).
-    LocalLengthError = 1,
+    LocalLengthError,
     /// The queue pair was used in a way it does not allow.
-    LocalQpOperationError = 2,
+    LocalQpOperationError,
     /// A local key does not give the access the request needs.
-    LocalProtectionError = 4,
+    LocalProtectionError,
     /// The queue pair went into the error state first.
-    WorkRequestFlushed = 5,
+    WorkRequestFlushed,
     /// A memory window could not be bound.
-    WindowBindError = 6,
+    WindowBindError,
     /// The peer answered with something that does not fit the request.
-    BadResponse = 7,
+    BadResponse,
     /// A WRITE with immediate data had taken the receive and was then refused its remote key.
-    LocalAccessError = 8,
+    LocalAccessError,
     /// The peer refused the request as invalid.
-    RemoteInvalidRequest = 9,
+    RemoteInvalidRequest,
     /// The peer's key, range or rights did not allow it.
-    RemoteAccessError = 10,
+    RemoteAccessError,
     /// The peer could not carry it out.
-    RemoteOperationError = 11,
+    RemoteOperationError,
     /// No answer after every retry.
-    RetryExceeded = 12,
+    RetryExceeded,
     /// The peer had no receive request after every RNR retry.
-    RnrRetryExceeded = 13,
+    RnrRetryExceeded,
+    /// Another one, by its number in `ibv_wc_status`: what no software card gives, and drivers of hardware do, as
+    /// 16, `IBV_WC_REM_ABORT_ERR`, and 21, `IBV_WC_GENERAL_ERR`.
+    Other(u32),
 }
 
 impl Status {
-    /// All of them, in the order of their values.
+    /// All that software cards give, in the order of their values.
     pub const ALL: [Status; 13] = [
         Status::Success,
         Status::LocalLengthError,
@@ -265,7 +286,39 @@ impl Status {
         Status::RnrRetryExceeded,
     ];
 
-    /// libibverbs' name without its prefix, in lower case with dashes: `retry-exc-err`.
+    /// The status of this number.
+    pub const fn from_number(number: u32) -> Status {
+        let mut place = 0;
+        while place < Status::ALL.len() {
+            if Status::ALL[place].number() == number {
+                return Status::ALL[place];
+            }
+            place += 1;
+        }
+        Status::Other(number)
+    }
+
+    /// Its number in `ibv_wc_status`.
+    pub const fn number(self) -> u32 {
+        match self {
+            Status::Success => 0,
+            Status::LocalLengthError => 1,
+            Status::LocalQpOperationError => 2,
+            Status::LocalProtectionError => 4,
+            Status::WorkRequestFlushed => 5,
+            Status::WindowBindError => 6,
+            Status::BadResponse => 7,
+            Status::LocalAccessError => 8,
+            Status::RemoteInvalidRequest => 9,
+            Status::RemoteAccessError => 10,
+            Status::RemoteOperationError => 11,
+            Status::RetryExceeded => 12,
+            Status::RnrRetryExceeded => 13,
+            Status::Other(number) => number,
+        }
+    }
+
+    /// libibverbs' name without its prefix, in lower case with dashes: `retry-exc-err`; `unknown` if it has none.
     pub const fn name(self) -> &'static str {
         match self {
             Status::Success => "success",
@@ -281,13 +334,28 @@ impl Status {
             Status::RemoteOperationError => "rem-op-err",
             Status::RetryExceeded => "retry-exc-err",
             Status::RnrRetryExceeded => "rnr-retry-exc-err",
+            Status::Other(3) => "loc-eec-op-err",
+            Status::Other(14) => "loc-rdd-viol-err",
+            Status::Other(15) => "rem-inv-rd-req-err",
+            Status::Other(16) => "rem-abort-err",
+            Status::Other(17) => "inv-eecn-err",
+            Status::Other(18) => "inv-eec-state-err",
+            Status::Other(19) => "fatal-err",
+            Status::Other(20) => "resp-timeout-err",
+            Status::Other(21) => "general-err",
+            Status::Other(22) => "tm-err",
+            Status::Other(23) => "tm-rndv-incomplete",
+            Status::Other(_) => "unknown",
         }
     }
 }
 
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Status::Other(number) => write!(f, "{} ({number})", self.name()),
+            status => f.write_str(status.name()),
+        }
     }
 }
 
@@ -316,13 +384,16 @@ pub enum CompletionKind {
     ReceiveWithImmediate,
 }
 
-/// A completion (`ibv_wc`). Only `wr_id`, `status` and `qp` mean something if `status` is not success.
+/// A completion (`ibv_wc`). Only `wr_id`, `status`, `qp` and `vendor_err` mean something if `status` is not success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// From the request.
     pub wr_id: u64,
     /// How it ended.
     pub status: Status,
+    /// What the device's driver says of an error beyond `status`, in numbers of its own (mlx5: the syndrome of its
+    /// completion); 0 on software cards, which count and explain instead.
+    pub vendor_err: u32,
     /// What it was.
     pub kind: CompletionKind,
     /// The queue pair it was posted to.
@@ -344,6 +415,7 @@ impl Completion {
     pub const BLANK: Completion = Completion {
         wr_id: 0,
         status: Status::Success,
+        vendor_err: 0,
         kind: CompletionKind::Send,
         qp: QpNumber::GSI,
         byte_len: 0,
@@ -385,6 +457,9 @@ pub enum PostError {
     /// A datagram without destination, or a destination on a connection.
     #[error("a destination belongs to datagrams, and to each of them")]
     Destination,
+    /// The address handle was made in another device context.
+    #[error("the address handle belongs to another device context")]
+    ForeignAddress,
     /// Receive requests go to the shared receive queue.
     #[error("the queue pair takes its receive requests from a shared receive queue")]
     SharedReceiveQueue,
@@ -449,11 +524,12 @@ mod tests {
 
     #[test]
     fn statuses_have_the_values_and_names_of_libibverbs() {
-        // enum ibv_wc_status; 3 is of reliable datagrams, which nobody has.
+        // enum ibv_wc_status.
         let verbs = [
             (0, "SUCCESS"),
             (1, "LOC_LEN_ERR"),
             (2, "LOC_QP_OP_ERR"),
+            (3, "LOC_EEC_OP_ERR"),
             (4, "LOC_PROT_ERR"),
             (5, "WR_FLUSH_ERR"),
             (6, "MW_BIND_ERR"),
@@ -464,10 +540,32 @@ mod tests {
             (11, "REM_OP_ERR"),
             (12, "RETRY_EXC_ERR"),
             (13, "RNR_RETRY_EXC_ERR"),
+            (14, "LOC_RDD_VIOL_ERR"),
+            (15, "REM_INV_RD_REQ_ERR"),
+            (16, "REM_ABORT_ERR"),
+            (17, "INV_EECN_ERR"),
+            (18, "INV_EEC_STATE_ERR"),
+            (19, "FATAL_ERR"),
+            (20, "RESP_TIMEOUT_ERR"),
+            (21, "GENERAL_ERR"),
+            (22, "TM_ERR"),
+            (23, "TM_RNDV_INCOMPLETE"),
         ];
-        let ours = Status::ALL.map(|s| (s as u8, s.to_string()));
-        let theirs = verbs.map(|(n, name)| (n, name.to_lowercase().replace('_', "-")));
-        assert_eq!(ours, theirs);
+        for (number, name) in verbs {
+            let status = Status::from_number(number);
+            let name = name.to_lowercase().replace('_', "-");
+            assert_eq!((status.number(), status.name()), (number, &*name));
+            let text = match Status::ALL.contains(&status) {
+                true => name,
+                false => format!("{name} ({number})"),
+            };
+            assert_eq!(status.to_string(), text);
+        }
+        for number in [24, u32::MAX] {
+            let status = Status::from_number(number);
+            assert_eq!(status, Status::Other(number));
+            assert_eq!(status.to_string(), format!("unknown ({number})"));
+        }
     }
 
     #[test]

@@ -33,11 +33,9 @@ pub struct CmConfig {
 impl CmConfig {
     /// As Linux' rdma_cm has them: answers within 4.3 s, 15 retries, a packet lifetime of 1.07 s, 69 s to decide.
     pub fn new(gid: Gid, mac: MacAddr) -> CmConfig {
-        let [a, b, c, d, e, f] = mac.0;
         CmConfig {
             gid,
-            // EUI-64, with the bit that says "globally unique".
-            ca_guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
+            ca_guid: gid.guid(mac),
             response_timeout: 20,
             max_retries: 15,
             packet_lifetime: 18,
@@ -195,5 +193,18 @@ mod tests {
         let gid = std::net::Ipv4Addr::new(10, 66, 0, 2).into();
         let config = CmConfig::new(gid, MacAddr([0x52, 0x54, 0, 0x66, 0, 2]));
         assert_eq!(config.ca_guid, 0x5054_00ff_fe66_0002);
+    }
+
+    #[test]
+    fn ports_without_an_ethernet_address_have_guids_that_differ() {
+        let guid = |gid| CmConfig::new(gid, MacAddr::default()).ca_guid;
+        let v4 = |host| std::net::Ipv4Addr::new(127, 0, 0, host).into();
+        assert_eq!(guid(v4(2)), 0x0000_ffff_7f00_0002);
+        assert_eq!(guid(v4(3)), 0x0000_ffff_7f00_0003);
+        // fe80::5054:ff:fe66:2 is made from an Ethernet address itself.
+        let link_local = Gid([
+            0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x66, 0, 2,
+        ]);
+        assert_eq!(guid(link_local), 0x5054_00ff_fe66_0002);
     }
 }

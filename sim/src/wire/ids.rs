@@ -117,6 +117,17 @@ impl Gid {
         (address >> 32 == 0xffff).then(|| Ipv4Addr::from(address as u32))
     }
 
+    /// The GUID of the node that has this address: made from its Ethernet address, as the kernel's Soft-RoCE makes it
+    /// (modified EUI-64), or, where it has none of its own, the address' lower half, which is an interface identifier.
+    pub fn guid(self, mac: MacAddr) -> u64 {
+        if mac == MacAddr::default() {
+            let [.., a, b, c, d, e, f, g, h] = self.0;
+            return u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        }
+        let [a, b, c, d, e, f] = mac.0;
+        u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
     /// The address, IPv4 where it is a mapped one.
     pub fn ip(self) -> IpAddr {
         match self.ipv4() {

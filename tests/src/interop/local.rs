@@ -276,7 +276,7 @@ fn done(c: &Completion) -> Done {
     );
     Done {
         id: c.wr_id,
-        status: c.status as u8,
+        status: c.status.number() as u8,
         receive,
         bytes: c.byte_len,
         imm: c.immediate.map(Immediate::get),

@@ -268,7 +268,7 @@ impl<'a> Program<'a> {
 
 /// `ibv_wc` in the program's words.
 fn completion(c: &Completion, stand: &Stand<'_>) -> String {
-    let mut text = format!("wc wr_id={} status={}", c.wr_id, c.status as u8);
+    let mut text = format!("wc wr_id={} status={}", c.wr_id, c.status.number());
     if c.status != Status::Success {
         return text + " vendor_err=0";
     }

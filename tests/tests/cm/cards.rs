@@ -420,7 +420,7 @@ fn places(card: &mut Card) -> [u32; 2] {
         .create_ah(pd, &vector(&gids, gids[1]).unwrap())
         .unwrap();
     card.destroy_ah(handle).unwrap();
-    [number, handle.0 % MAX_PLACES]
+    [number, handle.place % MAX_PLACES]
 }
 
 #[test]

@@ -25,13 +25,20 @@ use crate::event::AsyncEvent;
 use crate::exchange::{Exchange, Role};
 use crate::{
     Access, AddressId, AddressVector, Binding, Buffer, Completion, Gid, Notify, PostError,
-    QpAttributes, QpNumber, QpType, RecvRequest, RemoteKey, SendRequest, WindowType,
+    QpAttributes, QpCap, QpNumber, QpType, RecvRequest, RemoteKey, SendRequest, WindowType,
 };
 use softroce_sim::memory::MemoryRegion;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Names an object of a provider: a number, or an address. Whoever has it destroys it once.
 pub(crate) type Handle = usize;
+
+/// A number for an opened device, which tells what is made on it from what is made on others.
+pub(crate) fn next_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A queue pair to be made, by handles.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +58,8 @@ pub(crate) struct QpSpec {
 /// An opened device.
 pub(crate) trait Provider: Send + Sync {
     fn name(&self) -> &str;
+    /// Tells it from others: see [`next_number`].
+    fn number(&self) -> u32;
     fn query_device(&self) -> Result<DeviceAttributes>;
     fn query_port(&self, port: u8) -> Result<PortAttributes>;
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry>;
@@ -171,6 +180,8 @@ pub(crate) trait CompletionQueue: Send {
 /// Takes requests in.
 pub(crate) trait QueuePair: Send {
     fn number(&self) -> QpNumber;
+    /// What it was granted.
+    fn cap(&self) -> QpCap;
     fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError>;
     /// As many, with one doorbell; with `signal_all` each asks for a completion.
     fn post_send_list(
@@ -186,7 +197,7 @@ pub(crate) trait SharedReceiveQueue: Send {
     fn post_recv(&mut self, request: &RecvRequest<'_>) -> std::result::Result<(), PostError>;
 }
 
-/// A program on a thread of its own, where time is the wall clock's.
+/// A program on a thread of its own, in real time.
 pub(crate) fn spawn_thread(program: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {
     let thread = std::thread::Builder::new().spawn(program);
     let thread = thread.map_err(|source| crate::Error::Os {

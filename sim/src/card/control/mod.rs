@@ -187,13 +187,13 @@ impl Card {
         let path = Self::path(&self.desk.config, &self.routes, none, none, address)?;
         let place = self.desk.addresses.insert((pd, path));
         place
-            .map(AddressHandle)
+            .map(AddressHandle::new)
             .ok_or(ModifyError::NoAddressHandle { limit: MAX_PLACES })
     }
 
     /// Destroys an address handle. Datagrams posted with it that are not on their way fail.
     pub fn destroy_ah(&mut self, handle: AddressHandle) -> Result<(), CreateError> {
-        let known = self.desk.addresses.remove(handle.0);
+        let known = self.desk.addresses.remove(handle.place);
         known.map(drop).ok_or(CreateError::UnknownAddress(handle))
     }
 

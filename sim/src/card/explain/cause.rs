@@ -405,7 +405,7 @@ impl fmt::Display for Cause {
             Cause::AddressHandle { handle, gone } => write!(
                 f,
                 "address handle {}: {}",
-                handle.0,
+                handle.place,
                 if gone {
                     "it does not exist"
                 } else {

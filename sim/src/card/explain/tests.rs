@@ -138,7 +138,7 @@ fn each_cause_has_a_line_of_its_own() {
         ),
         (
             Cause::AddressHandle {
-                handle: AddressHandle(3),
+                handle: AddressHandle::new(3),
                 gone: false,
             },
             S::LocalQpOperationError,

@@ -229,7 +229,7 @@ impl Qp {
         }
         // An address handle must be of the queue pair's protection domain (C10-10).
         if let Some(to) = entry.to {
-            match desk.addresses.get(to.address.0) {
+            match desk.addresses.get(to.address.place) {
                 Some((owner, _)) if *owner == pd => {}
                 known => {
                     let gone = known.is_none();

@@ -312,6 +312,7 @@ impl Qp {
         Completion {
             wr_id: entry.wr_id,
             status,
+            vendor_err: 0,
             kind: match entry.work {
                 Work::Send | Work::SendImmediate(_) | Work::SendInvalidate(_) => {
                     CompletionKind::Send
@@ -341,6 +342,7 @@ impl Qp {
         Completion {
             wr_id,
             status,
+            vendor_err: 0,
             kind: CompletionKind::Receive,
             qp: self.number,
             byte_len: 0,
@@ -399,7 +401,7 @@ impl Qp {
             QpType::Rc | QpType::Uc => self.path,
             QpType::Ud => {
                 let entry = self.requester.next_entry()?;
-                let known = desk.addresses.get(entry.to?.address.0);
+                let known = desk.addresses.get(entry.to?.address.place);
                 known.map(|&(_, path)| path)
             }
         }

@@ -153,7 +153,7 @@ impl Qp {
         });
         failure.status = Some(cause.status());
         if let Some(to) = entry.to {
-            let known = desk.addresses.get(to.address.0);
+            let known = desk.addresses.get(to.address.place);
             failure.peer = known.map(|(_, path)| (path.peer, to.qp));
         }
         if psns.is_some() && self.trouble.una == self.requester.una {

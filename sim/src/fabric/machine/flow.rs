@@ -17,12 +17,15 @@ pub struct StatusCounts([u64; 14]);
 
 impl StatusCounts {
     pub(super) fn count(&mut self, status: Status, n: u64) {
-        self.0[status as usize] += n;
+        // A card gives no other.
+        if let Some(count) = self.0.get_mut(status.number() as usize) {
+            *count += n;
+        }
     }
 
     /// Completions with `status`.
     pub fn get(&self, status: Status) -> u64 {
-        self.0[status as usize]
+        self.0.get(status.number() as usize).map_or(0, |&n| n)
     }
 
     /// Those that occurred, in the order of their values.

@@ -9,7 +9,7 @@ use crate::cm::{CommId, ConnParam, Event, RejectReason, ServiceId};
 use crate::provider::{self, Handle};
 use crate::{AddressVector, Error, Gid, Notify, QpAttributes, QpNumber, QpType, Result, State};
 use softroce_sim::card::{Card, Companion, CqId};
-use softroce_sim::cm::{Accept, Agent, AgentError, CmConfig, Connect, Endpoint, Phase};
+use softroce_sim::cm::{Accept, Agent, CmConfig, CmError, Connect, Endpoint, Phase};
 use softroce_sim::time::Time;
 use softroce_sim::wire::MacAddr;
 use std::any::Any;
@@ -91,7 +91,7 @@ impl<S: Seat> ConnectionManager<S> {
             }));
             Ok(cq)
         })?;
-        let cq = cq.map_err(|e: AgentError| Error::Protocol(format!("connection manager: {e}")))?;
+        let cq = cq.map_err(Error::Agent)?;
         let mut manager = ConnectionManager {
             common,
             cq,
@@ -115,7 +115,7 @@ impl<S: Seat> ConnectionManager<S> {
                 outcome
             })
         })?;
-        outcome.unwrap_or_else(|| Err(Error::Protocol("the connection manager is closed".into())))
+        outcome.unwrap_or_else(|| Err(Error::Port("the connection manager is closed".into())))
     }
 
     fn end(&self, qp: QpNumber, param: &ConnParam<'_>) -> Result<Endpoint> {
@@ -141,7 +141,7 @@ impl<S: Seat> ConnectionManager<S> {
                     self.common
                         .bring_up(card, now, qp, &attributes.steps(access))
                 }
-                _ => Err(Error::Protocol(format!("{id:?} has no queue pair here"))),
+                _ => Err(CmError::UnknownConnection(id).into()),
             };
             match up {
                 Ok(()) => Ok(cm.establish(id, &[])?),
@@ -265,7 +265,15 @@ impl<S: Seat> provider::ConnectionManager for ConnectionManager<S> {
         self.with(|manager, card, now| {
             let cm = manager.agent.cm();
             let Some(peer) = cm.asker(id) else {
-                return Err(Error::Protocol(format!("{id:?} is no request")));
+                let refused = match cm.phase(id) {
+                    None => CmError::UnknownConnection(id),
+                    Some(phase) => CmError::WrongPhase {
+                        id,
+                        what: "accepted",
+                        phase,
+                    },
+                };
+                return Err(refused.into());
             };
             let accept = Accept {
                 address: way(peer, manager.neighbours.get(&peer).copied()),

@@ -3,7 +3,8 @@
 use super::{Common, Seat};
 use crate::error::{BadRequest, Result};
 use crate::provider;
-use crate::{Completion, Notify, PostError, QpNumber, RecvRequest, SendRequest};
+use crate::provider::QpSpec;
+use crate::{Completion, Notify, PostError, QpCap, QpNumber, RecvRequest, SendRequest};
 use softroce_sim::card;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,17 +86,43 @@ impl<S: Seat> Drop for CompletionQueue<S> {
 pub(super) struct QueuePair<S: Seat> {
     common: Arc<Common<S>>,
     queue: card::QueuePair,
+    cap: QpCap,
 }
 
 impl<S: Seat> QueuePair<S> {
-    pub(super) fn new(common: Arc<Common<S>>, queue: card::QueuePair) -> QueuePair<S> {
-        QueuePair { common, queue }
+    pub(super) fn new(
+        common: Arc<Common<S>>,
+        queue: card::QueuePair,
+        spec: &QpSpec,
+    ) -> QueuePair<S> {
+        QueuePair {
+            common,
+            queue,
+            // A card grants what it is asked for.
+            cap: QpCap {
+                max_send_wr: spec.max_send_wr,
+                max_recv_wr: match spec.srq {
+                    None => spec.max_recv_wr,
+                    Some(_) => 0,
+                },
+                max_send_sge: spec.max_send_sge,
+                max_recv_sge: match spec.srq {
+                    None => spec.max_recv_sge,
+                    Some(_) => 0,
+                },
+                max_inline_data: spec.max_inline,
+            },
+        }
     }
 }
 
 impl<S: Seat> provider::QueuePair for QueuePair<S> {
     fn number(&self) -> QpNumber {
         self.queue.number()
+    }
+
+    fn cap(&self) -> QpCap {
+        self.cap
     }
 
     fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {

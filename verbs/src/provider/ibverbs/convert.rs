@@ -2,8 +2,11 @@
 
 use super::super::QpSpec;
 use super::abi::*;
-use crate::attributes::DeviceAttributes;
-use crate::{Access, AddressVector, Binding, Gid, Mtu, Psn, QpAttributes, QpNumber, QpType, State};
+use crate::attributes::{AtomicCap, DeviceAttributes, LinkLayer, PortAttributes, PortState};
+use crate::{
+    Access, AddressVector, Binding, Gid, MacAddr, Mtu, Psn, QpAttributes, QpCap, QpNumber, QpType,
+    State,
+};
 use std::ffi::c_int;
 
 /// What [`queried`] needs.
@@ -82,6 +85,11 @@ pub(super) fn device(attr: &ibv_device_attr) -> DeviceAttributes {
         max_pd: count(attr.max_pd),
         max_qp_rd_atom: count(attr.max_qp_rd_atom),
         max_qp_init_rd_atom: count(attr.max_qp_init_rd_atom),
+        atomic_cap: match attr.atomic_cap {
+            1 => AtomicCap::Hca,
+            2 => AtomicCap::Glob,
+            _ => AtomicCap::None,
+        },
         max_mw: count(attr.max_mw),
         max_ah: count(attr.max_ah),
         max_srq: count(attr.max_srq),
@@ -93,20 +101,103 @@ pub(super) fn device(attr: &ibv_device_attr) -> DeviceAttributes {
     }
 }
 
-pub(super) fn address(address: &AddressVector, gid_index: u8) -> ibv_ah_attr {
-    ibv_ah_attr {
-        dgid: raw_gid(address.dgid),
-        flow_label: address.flow_label,
+/// Lanes, of the bit that says how many.
+fn active_width(bit: u8) -> u8 {
+    match bit {
+        1 => 1,
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 0,
+    }
+}
+
+/// Mb/s of a lane, of the bit of its generation: SDR to NDR.
+fn active_speed(bit: u8) -> u32 {
+    match bit {
+        1 => 2_500,
+        2 => 5_000,
+        // FDR10 is rounded, as everywhere.
+        4 | 8 => 10_000,
+        16 => 14_000,
+        32 => 25_000,
+        64 => 50_000,
+        128 => 100_000,
+        _ => 0,
+    }
+}
+
+pub(super) fn port(attr: &ibv_port_attr) -> PortAttributes {
+    PortAttributes {
+        state: match attr.state {
+            2 => PortState::Init,
+            3 => PortState::Armed,
+            4 => PortState::Active,
+            _ => PortState::Down,
+        },
+        max_mtu: mtu(attr.max_mtu),
+        active_mtu: mtu(attr.active_mtu),
+        gid_tbl_len: attr.gid_tbl_len.max(0) as u32,
+        pkey_tbl_len: attr.pkey_tbl_len,
+        max_msg_sz: attr.max_msg_sz,
+        link_layer: match attr.link_layer {
+            1 => LinkLayer::InfiniBand,
+            2 => LinkLayer::Ethernet,
+            _ => LinkLayer::Unspecified,
+        },
+        active_width: active_width(attr.active_width),
+        active_speed: active_speed(attr.active_speed),
+    }
+}
+
+pub(super) fn cap(cap: &ibv_qp_cap) -> QpCap {
+    QpCap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// # Errors
+///
+/// The field that libibverbs has no place for. The kernel derives the UDP source port from the flow label or from the
+/// queue pair numbers, and takes VLAN and Ethernet address from its routes.
+pub(super) fn address(address: &AddressVector, gid_index: u8) -> Result<ibv_ah_attr, &'static str> {
+    let AddressVector {
+        dgid,
+        dmac,
+        sl,
+        traffic_class,
+        hop_limit,
+        flow_label,
+        udp_src,
+        vlan,
+    } = *address;
+    for (field, is_set) in [
+        ("dmac", dmac != MacAddr::default()),
+        ("udp_src", udp_src.is_some()),
+        ("vlan", vlan.is_some()),
+    ] {
+        if is_set {
+            return Err(field);
+        }
+    }
+    Ok(ibv_ah_attr {
+        dgid: raw_gid(dgid),
+        flow_label,
         sgid_index: gid_index,
-        hop_limit: address.hop_limit,
-        traffic_class: address.traffic_class,
+        hop_limit,
+        traffic_class,
         dlid: 0,
-        sl: address.sl,
+        sl,
         src_path_bits: 0,
         static_rate: 0,
         is_global: 1,
         port_num: 1,
-    }
+    })
 }
 
 pub(super) fn binding(binding: &Binding, mr: *mut ibv_mr) -> ibv_mw_bind_info {
@@ -147,7 +238,15 @@ pub(super) fn qp_init(spec: &QpSpec) -> ibv_qp_init_attr {
 }
 
 /// The structure and its mask.
-pub(super) fn qp_attributes(from: &QpAttributes, gid_index: u8) -> (ibv_qp_attr, c_int) {
+///
+/// # Errors
+///
+/// As [`address`].
+pub(super) fn qp_attributes(
+    from: &QpAttributes,
+    gid_index: u8,
+) -> Result<(ibv_qp_attr, c_int), &'static str> {
+    let ah_attr = from.address.map(|a| address(&a, gid_index)).transpose()?;
     // SAFETY: every field is a number, and may be zero.
     let mut attr: ibv_qp_attr = unsafe { std::mem::zeroed() };
     let mut mask = 0;
@@ -165,7 +264,6 @@ pub(super) fn qp_attributes(from: &QpAttributes, gid_index: u8) -> (ibv_qp_attr,
         pkey_index => pkey_index as IBV_QP_PKEY_INDEX: |n| n;
         port => port_num as IBV_QP_PORT: |n| n;
         access => qp_access_flags as IBV_QP_ACCESS_FLAGS: |a: Access| a.bits().into();
-        address => ah_attr as IBV_QP_AV: |a: AddressVector| address(&a, gid_index);
         path_mtu => path_mtu as IBV_QP_PATH_MTU: |m: Mtu| m as c_int + 1;
         dest_qp => dest_qp_num as IBV_QP_DEST_QPN: QpNumber::get;
         rq_psn => rq_psn as IBV_QP_RQ_PSN: Psn::get;
@@ -179,7 +277,11 @@ pub(super) fn qp_attributes(from: &QpAttributes, gid_index: u8) -> (ibv_qp_attr,
         sqd_event => en_sqd_async_notify as IBV_QP_EN_SQD_ASYNC_NOTIFY: u8::from;
         qkey => qkey as IBV_QP_QKEY: |n| n;
     }
-    (attr, mask)
+    if let Some(ah_attr) = ah_attr {
+        attr.ah_attr = ah_attr;
+        mask |= IBV_QP_AV;
+    }
+    Ok((attr, mask))
 }
 
 /// What `ibv_query_qp` gave for a queue pair of this type.
@@ -223,6 +325,7 @@ pub(super) fn queried(attr: &ibv_qp_attr, qp_type: c_int) -> QpAttributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Vlan;
 
     #[test]
     fn attributes_survive_the_way_there_and_back() {
@@ -251,9 +354,59 @@ mod tests {
             sqd_event: None,
             qkey: None,
         };
-        let (attr, mask) = qp_attributes(&all, 2);
+        let (attr, mask) = qp_attributes(&all, 2).unwrap();
         assert_eq!(attr.ah_attr.sgid_index, 2);
         assert_eq!(mask, EVERYTHING & !IBV_QP_QKEY);
         assert_eq!(queried(&attr, IBV_QPT_RC), all);
+    }
+
+    #[test]
+    fn no_field_of_an_address_is_dropped() {
+        let plain = AddressVector::new(Gid([7; 16]));
+        let change = |change: fn(&mut AddressVector)| {
+            let mut changed = plain;
+            change(&mut changed);
+            changed
+        };
+        let refused = [
+            ("dmac", change(|a| a.dmac = MacAddr([2, 0, 0, 0, 0, 1]))),
+            ("udp_src", change(|a| a.udp_src = Some(0xc000))),
+            ("vlan", change(|a| a.vlan = Some(Vlan { id: 7 }))),
+        ];
+        for (field, asked) in refused {
+            assert_eq!(address(&asked, 0).err(), Some(field));
+            let attributes = QpAttributes {
+                address: Some(asked),
+                ..QpAttributes::default()
+            };
+            assert_eq!(qp_attributes(&attributes, 0).err(), Some(field));
+        }
+        // What is taken comes back.
+        let taken = [
+            change(|a| a.sl = 5),
+            change(|a| a.traffic_class = 0x68),
+            change(|a| a.hop_limit = 3),
+            change(|a| a.flow_label = 0x12345),
+        ];
+        for asked in taken {
+            let attributes = QpAttributes {
+                address: Some(asked),
+                ..QpAttributes::default()
+            };
+            let (attr, mask) = qp_attributes(&attributes, 0).unwrap();
+            assert_eq!(mask, IBV_QP_AV);
+            assert_eq!(queried(&attr, IBV_QPT_RC).address, Some(asked));
+        }
+    }
+
+    #[test]
+    fn speeds_and_widths_are_those_that_ibv_devinfo_writes() {
+        let speeds = [1, 2, 4, 8, 16, 32, 64, 128].map(active_speed);
+        let gbps = [2.5, 5.0, 10.0, 10.0, 14.0, 25.0, 50.0, 100.0];
+        assert_eq!(speeds, gbps.map(|g: f64| (g * 1000.0) as u32));
+        assert_eq!([1, 2, 4, 8, 16].map(active_width), [1, 4, 8, 12, 2]);
+        for unknown in [0, 3, 255] {
+            assert_eq!((active_speed(unknown), active_width(unknown)), (0, 0));
+        }
     }
 }

@@ -15,6 +15,19 @@ macro_rules! functions {
         }
 
         impl Verbs {
+            /// Functions that must not be called: for tests, which put in their own.
+            #[cfg(test)]
+            pub(super) fn none() -> Verbs {
+                Verbs {
+                    $($name: {
+                        unsafe extern "C" fn none($(_: $arg),*) $(-> $out)? {
+                            unimplemented!(stringify!($name))
+                        }
+                        none
+                    },)*
+                }
+            }
+
             fn bind(library: &Library) -> std::result::Result<Verbs, libloading::Error> {
                 // SAFETY: the types are those of libibverbs' header for the default version of each symbol.
                 unsafe {

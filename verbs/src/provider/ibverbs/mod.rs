@@ -20,8 +20,8 @@ mod library;
 mod queues;
 
 use super::{Exchange, Handle, Join, Provider, QpSpec};
-use crate::attributes::{DeviceAttributes, GidEntry, GidType, PortAttributes, PortState};
-use crate::error::{Error, Result};
+use crate::attributes::{DeviceAttributes, GidEntry, GidType, PortAttributes};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::AsyncEvent;
 use crate::exchange::{Role, TcpExchange};
 use crate::{
@@ -45,6 +45,7 @@ pub(crate) fn device_names() -> Vec<String> {
 /// An opened device.
 pub(crate) struct IbvProvider {
     name: String,
+    number: u32,
     context: Arc<IbvContext>,
     /// The place in the GID table that its packets come from.
     gid_index: u8,
@@ -100,6 +101,14 @@ pub(crate) fn open(name: &str) -> Result<Option<IbvProvider>> {
     let (device, index) = match name.split_once('@') {
         Some((device, index)) => match index.parse::<u8>() {
             Ok(index) => (device, Some(index)),
+            Err(_) if library::device_names().iter().any(|n| n == device) => {
+                return Err(Error::BadName {
+                    name: name.into(),
+                    why: format!(
+                        "{index:?} is not a place of a GID table, 0 to 255, as in {device}@3"
+                    ),
+                });
+            }
             Err(_) => return Ok(None),
         },
         None => (name, None),
@@ -112,6 +121,7 @@ pub(crate) fn open(name: &str) -> Result<Option<IbvProvider>> {
     };
     let mut provider = IbvProvider {
         name: device.into(),
+        number: super::next_number(),
         context: Arc::new(IbvContext {
             verbs,
             context,
@@ -209,6 +219,10 @@ impl Provider for IbvProvider {
         &self.name
     }
 
+    fn number(&self) -> u32 {
+        self.number
+    }
+
     fn gid_index(&self) -> u32 {
         self.gid_index.into()
     }
@@ -225,24 +239,22 @@ impl Provider for IbvProvider {
         let code = unsafe {
             (self.context.verbs.ibv_query_port)(self.context.context, port, &raw mut attr)
         };
-        check(&format!("ibv_query_port {port} of {}", self.name), code)?;
-        Ok(PortAttributes {
-            state: match attr.state {
-                2 => PortState::Init,
-                3 => PortState::Armed,
-                4 => PortState::Active,
-                _ => PortState::Down,
-            },
-            max_mtu: convert::mtu(attr.max_mtu),
-            active_mtu: convert::mtu(attr.active_mtu),
-            gid_tbl_len: attr.gid_tbl_len.max(0) as u32,
-            pkey_tbl_len: attr.pkey_tbl_len,
-            max_msg_sz: attr.max_msg_sz,
-        })
+        check(&format!("ibv_query_port {port} of {}", self.name), code).map_err(|e| {
+            let ports = self.query_device().map_or(0, |d| d.phys_port_cnt);
+            match (1..=ports).contains(&port) {
+                true => e,
+                false => self.no_such("port", port.into(), format!("ports 1 to {ports}")),
+            }
+        })?;
+        Ok(convert::port(&attr))
     }
 
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry> {
-        self.gid_at(port, index)
+        let entry = self.gid_at(port, index);
+        entry.or_else(|e| match self.query_port(port)?.gid_tbl_len {
+            len if index < len && e.kind() != ErrorKind::NotFound => Err(e),
+            len => Err(self.no_such("GID", index, format!("{len} places, not all in use"))),
+        })
     }
 
     fn alloc_pd(&self) -> Result<Handle> {
@@ -331,7 +343,8 @@ impl Provider for IbvProvider {
     }
 
     fn create_ah(&self, pd: Handle, address: &AddressVector) -> Result<AddressId> {
-        let mut attr = convert::address(address, self.gid_index);
+        let attr = convert::address(address, self.gid_index);
+        let mut attr = attr.map_err(|field| self.no_place_for(field))?;
         // SAFETY: the protection domain is one of this device's.
         let ah = unsafe { (self.context.verbs.ibv_create_ah)(pd as *mut ibv_pd, &raw mut attr) };
         let ah = check_pointer(&format!("ibv_create_ah to {}", address.dgid), ah)?;
@@ -341,11 +354,11 @@ impl Provider for IbvProvider {
             unsafe { (self.context.verbs.ibv_destroy_ah)(ah) };
             return Err(ModifyError::NoAddressHandle { limit: MAX_PLACES }.into());
         };
-        Ok(AddressId(number))
+        Ok(AddressId::new(number))
     }
 
     fn destroy_ah(&self, ah: AddressId) {
-        let known = self.context.keys().addresses.remove(ah.0);
+        let known = self.context.keys().addresses.remove(ah.place);
         if let Some(ah) = known {
             // SAFETY: it is an address handle, and given up with this.
             unsafe { (self.context.verbs.ibv_destroy_ah)(ah) };
@@ -466,7 +479,8 @@ impl Provider for IbvProvider {
     }
 
     fn modify_qp(&self, qp: Handle, attributes: &QpAttributes) -> Result<()> {
-        let (mut attr, mask) = convert::qp_attributes(attributes, self.gid_index);
+        let converted = convert::qp_attributes(attributes, self.gid_index);
+        let (mut attr, mask) = converted.map_err(|field| self.no_place_for(field))?;
         // SAFETY: the queue pair is one of this device's.
         let code =
             unsafe { (self.context.verbs.ibv_modify_qp)(qp as *mut ibv_qp, &raw mut attr, mask) };
@@ -554,36 +568,23 @@ impl IbvProvider {
             what: what.into(),
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Of an address vector.
+    fn no_place_for(&self, field: &str) -> Error {
+        self.unsupported(&format!(
+            "way to set {field} of an address vector; the kernel chooses it"
+        ))
+    }
 
-    #[test]
-    fn a_window_is_bound_to_a_region_there_is_and_only_if_it_is_of_type_1() {
-        let mr = std::ptr::dangling_mut::<ibv_mr>();
-        let keys = Keys {
-            regions: BTreeMap::from([(7, mr)]),
-            ..Keys::default()
-        };
-        let binding = |lkey, len| Binding {
-            lkey: LocalKey(lkey),
-            addr: 64,
-            len,
-            access: Access::REMOTE_WRITE,
-            zero_based: false,
-        };
-        for len in [0, 100] {
-            let request = bind_request(&keys, TYPE_1, &binding(7, len)).unwrap();
-            assert_eq!((request.bind_info.mr, request.bind_info.length), (mr, len));
-            for (kind, lkey) in [(TYPE_1, 8), (TYPE_1, 0), (2, 7), (2, 8)] {
-                let refused = bind_request(&keys, kind, &binding(lkey, len)).err();
-                let Some(Error::Os { source, .. }) = refused else {
-                    panic!("{kind} {lkey}: {refused:?}");
-                };
-                assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
-            }
+    fn no_such(&self, what: &'static str, value: u32, limit: String) -> Error {
+        Error::NoSuch {
+            device: self.name.clone(),
+            what,
+            value,
+            limit,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,8 @@ use super::{IbvContext, Keys, convert};
 use crate::error::BadRequest;
 use crate::provider;
 use crate::{
-    Completion, CompletionKind, Error, Immediate, Notify, PostError, QpNumber, QpType, RecvRequest,
-    RemoteKey, Result, SendRequest, Sge, Status, Work,
+    Completion, CompletionKind, Error, Immediate, Notify, PostError, QpCap, QpNumber, QpType,
+    RecvRequest, RemoteKey, Result, SendRequest, Sge, Status, Work,
 };
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
@@ -18,10 +18,14 @@ const BATCH: usize = 16;
 /// Elements of a request; more than any device here has for one.
 const ELEMENTS: usize = 32;
 
+type Poll = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
+
 pub(super) struct CompletionQueue {
     context: Arc<IbvContext>,
     cq: *mut ibv_cq,
-    poll: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
+    poll: Poll,
+    /// What polling came to after it had given completions: told at the next poll.
+    failed: Option<c_int>,
 }
 
 // SAFETY: any thread may poll a completion queue.
@@ -35,13 +39,18 @@ impl CompletionQueue {
                 what: "function to poll a completion queue".into(),
             });
         };
-        Ok(CompletionQueue { context, cq, poll })
+        Ok(CompletionQueue::with(context, cq, poll))
     }
-}
 
-/// Every status has its number; those that no card of RoCE gives have none here.
-fn status(number: c_int) -> Option<Status> {
-    Status::ALL.into_iter().find(|s| *s as c_int == number)
+    /// One that is polled by `poll`.
+    pub(super) fn with(context: Arc<IbvContext>, cq: *mut ibv_cq, poll: Poll) -> CompletionQueue {
+        CompletionQueue {
+            context,
+            cq,
+            poll,
+            failed: None,
+        }
+    }
 }
 
 fn kind(opcode: c_int) -> CompletionKind {
@@ -60,30 +69,49 @@ fn kind(opcode: c_int) -> CompletionKind {
     }
 }
 
-fn completion(wc: &ibv_wc, invalidated: c_uint) -> Result<Completion> {
-    let Some(status) = status(wc.status) else {
-        return Err(Error::Protocol(format!(
-            "request {} of queue pair {:#08x} ended with status {} (vendor error {:#x}), which no RoCE card \
-             gives",
-            wc.wr_id, wc.qp_num, wc.status, wc.vendor_err
-        )));
-    };
-    let has = |flag| wc.wc_flags & flag != 0;
-    Ok(Completion {
+/// Cannot fail: the completion is gone from its queue.
+fn completion(wc: &ibv_wc, invalidated: c_uint) -> Completion {
+    let status = Status::from_number(wc.status as u32);
+    let kind = kind(wc.opcode);
+    let is_receive = matches!(
+        kind,
+        CompletionKind::Receive | CompletionKind::ReceiveWithImmediate
+    );
+    // Drivers flag requests too that sent immediate data, and leave all but a few fields of errors as they were.
+    let arrived = is_receive && status == Status::Success;
+    let has = |flag| arrived && wc.wc_flags & flag != 0;
+    Completion {
         wr_id: wc.wr_id,
         status,
-        kind: kind(wc.opcode),
+        vendor_err: match status {
+            Status::Success => 0,
+            _ => wc.vendor_err,
+        },
+        kind,
         qp: QpNumber::new(wc.qp_num),
         byte_len: wc.byte_len,
         immediate: has(IBV_WC_WITH_IMM).then(|| Immediate(wc.imm_data.to_ne_bytes())),
         invalidated: has(invalidated).then_some(RemoteKey(wc.imm_data)),
         src_qp: QpNumber::new(wc.src_qp),
         grh: has(IBV_WC_GRH),
-    })
+    }
+}
+
+/// What a number below zero says, which no driver explains: it is none of the operating system's.
+fn poll_failed(code: c_int) -> Error {
+    Error::Os {
+        call: "ibv_poll_cq".into(),
+        source: std::io::Error::other(format!(
+            "the driver gives {code}: it cannot read the completion queue"
+        )),
+    }
 }
 
 impl provider::CompletionQueue for CompletionQueue {
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        if let Some(code) = self.failed.take() {
+            return Err(poll_failed(code));
+        }
         let mut taken = 0;
         while taken < out.len() {
             let want = (out.len() - taken).min(BATCH);
@@ -91,12 +119,15 @@ impl provider::CompletionQueue for CompletionQueue {
             let mut wcs: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
             // SAFETY: there is room for as many as are asked for, and the queue lives as long as self.
             let n = unsafe { (self.poll)(self.cq, want as c_int, wcs.as_mut_ptr()) };
-            if n < 0 {
-                check("ibv_poll_cq", n)?;
-            }
-            let n = n as usize;
+            let Ok(n) = usize::try_from(n) else {
+                if taken > 0 {
+                    self.failed = Some(n);
+                    break;
+                }
+                return Err(poll_failed(n));
+            };
             for wc in &wcs[..n] {
-                out[taken] = completion(wc, self.context.invalidated)?;
+                out[taken] = completion(wc, self.context.invalidated);
                 taken += 1;
             }
             if n < want {
@@ -256,7 +287,7 @@ impl QueuePair {
         send.send_flags = flags;
         fill(request.work, keys, &mut send)?;
         if let Some(to) = request.to {
-            let known = keys.map(|k| k.addresses.get(to.address.0));
+            let known = keys.map(|k| k.addresses.get(to.address.place));
             let Some(Some(&ah)) = known else {
                 return Err(PostError::Destination);
             };
@@ -353,6 +384,10 @@ fn fill(
 impl provider::QueuePair for QueuePair {
     fn number(&self) -> QpNumber {
         self.number
+    }
+
+    fn cap(&self) -> QpCap {
+        convert::cap(&self.cap)
     }
 
     fn post_send(&mut self, request: &SendRequest<'_>) -> std::result::Result<(), PostError> {
