@@ -1,9 +1,9 @@
 //! Connections by the connection manager: who listens is found by address and service, and the managers of
 //! both ends bring the queue pairs up (rdma_cm).
 //!
-//! Works on software cards. As with an operating system's manager, peers are answered whatever the program does: a
-//! request that comes again, the end of a connection, which puts its queue pair into error; and what peers do not answer is
-//! sent again. What the program is to be told waits for [`EventChannel::get_event`]. Two things wait for the program
+//! Works on software cards. Peers are answered whatever the program does, and what they do not answer is sent again, as by
+//! Linux' manager. The end of a connection is answered too, and puts its queue pair into error: with rdma_cm that waits for
+//! the program's `rdma_disconnect`. What the program is to be told waits for [`EventChannel::get_event`]. Two things wait for the program
 //! itself: the answer to a request, and the last step of a connection that it has asked for, which
 //! [`EventChannel::get_event`] makes; meanwhile the peer is told to wait.
 //!

@@ -3,6 +3,7 @@
 use crate::card::{Mtu, QpType};
 use crate::wire::cm::{CommId, IpHeader, RejectReason, ServiceId, SidrStatus};
 use crate::wire::{Gid, QpNumber};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// What has happened to a connection; named after rdma_cm's events.
@@ -65,6 +66,15 @@ pub enum Event {
         /// The connection.
         id: CommId,
     },
+}
+
+impl Event {
+    /// Takes back a request that the program has not seen among `events`, as who asked has; true if it was there.
+    pub fn take_back(events: &mut VecDeque<Event>, id: CommId) -> bool {
+        let asks = |e: &Event| matches!(e, Event::ConnectRequest { id: asked, .. } if *asked == id);
+        let place = events.iter().position(asks);
+        place.is_some_and(|place| events.remove(place).is_some())
+    }
 }
 
 /// Why a peer said no.

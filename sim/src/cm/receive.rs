@@ -12,10 +12,14 @@ use crate::wire::cm::{
     ServiceId, SidrRep, SidrReq, SidrStatus, Transport,
 };
 
+/// Messages that may wait to be sent before peers get no answer.
+const MAX_UNSENT: usize = 1024;
+
 impl Cm {
     /// Takes a message that `from` sent to queue pair 1 here. What fits no connection is answered or ignored.
     pub fn receive(&mut self, now: Time, mad: &Mad, from: Gid) {
         let tid = mad.header.tid;
+        let unsent = self.messages.len();
         match &mad.message {
             Message::Req(m) => self.take_req(now, m, tid, from),
             Message::Rep(m) => self.take_rep(m, tid, from),
@@ -28,6 +32,10 @@ impl Cm {
             Message::SidrRep(m) => self.take_sidr_rep(m, from),
             // There are no alternate paths here.
             Message::Lap(_) | Message::Apr(_) => {}
+        }
+        if unsent >= MAX_UNSENT {
+            // Whoever asks asks again; what is to be said must not grow with what nobody takes.
+            self.messages.truncate(unsent);
         }
     }
 
@@ -237,6 +245,8 @@ impl Cm {
             private_data: m.private_data.to_vec(),
         };
         match c.phase {
+            // Or who asks and takes it back would fill the memory of a program that looks at neither.
+            Phase::ReqReceived if Event::take_back(&mut self.events, id) => self.forget(id),
             Phase::ReqSent | Phase::ReqReceived | Phase::RepSent | Phase::RepReceived => {
                 self.tell(id, event);
                 self.forget(id);

@@ -1,6 +1,7 @@
 //! What is refused, and what is let go of.
 
 use super::*;
+use crate::wire::cm::{About, Rej};
 
 #[test]
 fn where_nobody_listens_the_answer_is_reason_8() {
@@ -170,4 +171,48 @@ fn whoever_lets_go_is_told_nothing_and_leaves_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn who_asks_and_takes_it_back_leaves_nothing_for_a_program_that_does_not_look() {
+    let mut w = World::new();
+    let [asker, asked] = &mut w.ends;
+    asked.listen(SERVICE).unwrap();
+    for _ in 0..5000 {
+        let id = asker.connect(w.now, &connect_to(1)).unwrap();
+        let request = asker.next_message().unwrap();
+        asked.receive(w.now, &request.mad, gid(0));
+        let taken_back = Mad::new(
+            7,
+            Message::Rej(Rej {
+                local_id: id,
+                about: About::Req,
+                reason: RejectReason::TIMEOUT,
+                ..Rej::default()
+            }),
+        );
+        asked.receive(w.now, &taken_back, gid(0));
+        assert!(asked.is_empty());
+        asker.abandon(w.now, id).unwrap();
+        while asker.next_message().is_some() {}
+    }
+    assert_eq!(asked.next_event(), None);
+    assert!(asked.next_message().is_none());
+}
+
+#[test]
+fn what_is_to_be_said_does_not_grow_with_what_nobody_takes() {
+    let mut w = World::new();
+    let [asker, asked] = &mut w.ends;
+    asker.connect(w.now, &connect_to(1)).unwrap();
+    let request = asker.next_message().unwrap();
+    for _ in 0..100_000 {
+        // Nobody listens there.
+        asked.receive(w.now, &request.mad, gid(0));
+    }
+    let waiting = std::iter::from_fn(|| asked.next_message()).count();
+    assert!((1000..2000).contains(&waiting), "{waiting}");
+    // Once they are gone, peers are answered again.
+    asked.receive(w.now, &request.mad, gid(0));
+    assert!(asked.next_message().is_some());
 }

@@ -38,6 +38,11 @@ impl Companion for Manager {
             Some(way(gid, neighbours.get(&gid).copied()))
         });
         while let Some(event) = self.agent.cm().next_event() {
+            if let Event::Rejected { id, .. } = event
+                && Event::take_back(&mut self.events, id)
+            {
+                continue;
+            }
             if let Event::Disconnected { id }
             | Event::Rejected { id, .. }
             | Event::Unreachable { id } = event
@@ -54,6 +59,12 @@ impl Companion for Manager {
 }
 
 impl Manager {
+    /// A connection has a queue pair; what becomes of one that had it before is nothing to it.
+    fn begin(&mut self, id: CommId, qp: QpNumber, access: crate::Access) {
+        self.ends.retain(|_, (other, _)| *other != qp);
+        self.ends.insert(id, (qp, access));
+    }
+
     /// A connection has ended, or will not be: its queue pair goes into error if it was in use.
     fn ended(&mut self, card: &mut Card, now: Time, id: CommId) {
         if let Some((qp, _)) = self.ends.remove(&id)
@@ -254,7 +265,7 @@ impl<S: Seat> provider::ConnectionManager for ConnectionManager<S> {
         };
         self.with(|manager, _, now| {
             let id = manager.agent.cm().connect(now, &connect)?;
-            manager.ends.insert(id, (qp, param.access));
+            manager.begin(id, qp, param.access);
             Ok(id)
         })
     }
@@ -292,7 +303,7 @@ impl<S: Seat> provider::ConnectionManager for ConnectionManager<S> {
                 let _ = self.common.modify(card, now, qp, &reset);
             }
             accepted?;
-            manager.ends.insert(id, (qp, param.access));
+            manager.begin(id, qp, param.access);
             Ok(())
         })
     }
