@@ -12,7 +12,8 @@ use std::fmt::Debug;
 /// In place of a queue pair's index: the timer is the companion's.
 pub(super) const TIMER: u32 = u32::MAX - 1;
 
-/// Who looks after queue pair 1 of a card, and has its completion queue.
+/// Who looks after queue pair 1 of a card, the general services interface, and has its completion queue: in the
+/// specification's words the agent behind it.
 pub trait Companion: Any + Debug + Send {
     /// A datagram for queue pair 1 has come, or the time that [`Companion::next_timeout`] gave, or none of both.
     fn turn(&mut self, card: &mut Card, now: Time);
@@ -24,7 +25,7 @@ pub trait Companion: Any + Debug + Send {
 
 /// A card's companion.
 #[derive(Debug, Default)]
-pub(super) struct Post {
+pub(super) struct Slot {
     who: Option<Box<dyn Companion>>,
     /// Its entries in the card's timer heap, the earliest last.
     armed: Vec<Time>,

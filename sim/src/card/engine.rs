@@ -1,7 +1,7 @@
 //! The card as its driver sees it: packets in, packets out, timers.
 
 use super::AsyncEvent;
-use super::companion::{self, Post};
+use super::companion::{self, Slot};
 use super::config::CardConfig;
 use super::congestion::{CongestionState, Notifier, notification};
 use super::counters::Counters;
@@ -37,7 +37,7 @@ pub struct Card {
     /// Moves with every change of those.
     pub(super) memberships: u64,
     pub(super) notifier: Notifier,
-    pub(super) companion: Post,
+    pub(super) companion: Slot,
     random: Stream,
     /// Queue pairs that may have packets, by priority.
     lists: [Lists; 8],
@@ -85,7 +85,7 @@ impl Card {
             freed: VecDeque::new(),
             groups: Vec::new(),
             memberships: 0,
-            companion: Post::default(),
+            companion: Slot::default(),
             counters: Counters::default(),
             random: Stream::new(seed, &psn_stream),
             lists: Default::default(),
@@ -442,12 +442,6 @@ impl Card {
             let Some(qp) = self.qps[index as usize].as_deref_mut() else {
                 continue;
             };
-            if qp.path.is_some_and(|p| p.response_priority != priority) {
-                // The path has changed since it was listed.
-                qp.listed_response = false;
-                self.after(index as usize);
-                continue;
-            }
             let packet = qp.next_response(now, &mut self.desk, env);
             qp.counters.sent_packets += u64::from(packet.is_some());
             if packet.is_some() && qp.has_responses() {
@@ -474,7 +468,7 @@ impl Card {
             let packet = qp.next_request(now, priority, &mut self.desk, env);
             qp.counters.sent_packets += u64::from(packet.is_some());
             qp.listed_request = false;
-            // What comes next may be of another priority: the next datagram, or the path has changed.
+            // The next datagram may be of another priority.
             let elsewhere = |path: Path| path.priority != priority;
             if packet.is_some() || qp.next_path(&self.desk).is_some_and(elsewhere) {
                 self.after(index as usize);
@@ -553,6 +547,9 @@ impl Card {
     /// Takes a queue pair off all lists.
     pub(super) fn unlist(&mut self, index: usize) {
         if let Some(qp) = self.qps[index].as_deref_mut() {
+            if !qp.listed_request && !qp.listed_response {
+                return;
+            }
             (qp.listed_request, qp.listed_response) = (false, false);
         }
         for lists in &mut self.lists {

@@ -300,6 +300,7 @@ impl Card {
         if let Some(&(group, _)) = attached {
             return Err(CreateError::Attached { qp: number, group });
         }
+        self.unlist(index);
         let Some(qp) = self.qps[index].take() else {
             return Err(CreateError::UnknownQueuePair(number));
         };

@@ -91,6 +91,7 @@ impl Responses {
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.resources = 0;
+        self.paced_until = Time::ZERO;
     }
 
     /// Drops answers with data that are not out yet; the queue pair is in error. What stands before a
