@@ -34,6 +34,8 @@ pub(super) struct Ingress {
     limit: u64,
     /// Priorities that are paused.
     pub(super) off: PriorityMask,
+    /// Those of them that are because a frame found no room, not because too much waits.
+    pub(super) refused: PriorityMask,
     /// By priority.
     counts: [Count; 8],
 }
@@ -171,10 +173,16 @@ impl Buffer {
         self.used -= self.pooled(count) - self.pooled(left);
     }
 
-    /// True if who found no room in the pool, and has nothing there, would find some: as much as a count
-    /// must be below its threshold, or all of it.
-    pub(super) fn has_room(&self) -> bool {
-        self.used == 0 || self.pool - self.used >= self.resume
+    /// True if who found no room would find some with `waiting` bytes of its own left and `used` bytes of the
+    /// pool in use: as much of the pool as a count must be below its threshold, or all that it can ever find.
+    fn has_room(&self, waiting: u64, used: u64) -> bool {
+        let all = waiting == 0 && used == 0;
+        all || self.pool - used >= self.resume.max(1)
+    }
+
+    /// True if something of a count is in the pool.
+    pub(super) fn is_in_pool(&self, from: &Ingress, priority: u8) -> bool {
+        self.pooled(from.counts[usize::from(priority & 7)].shared) > 0
     }
 
     /// Bytes of the pool that are free once `gone` bytes of what came in are gone, headroom first.
@@ -206,7 +214,8 @@ impl Buffer {
     }
 
     /// True if the sender could be let go once `gone` bytes of what it sent were gone, and `freed` of
-    /// the pool: if all that is left, headroom included, fits in the pool and is below the threshold there.
+    /// the pool: if all that is left, headroom included, fits in the pool and is below the threshold there,
+    /// and leaves room if a frame found none.
     pub(super) fn is_relieved_by(
         &self,
         from: &Ingress,
@@ -216,10 +225,13 @@ impl Buffer {
     ) -> bool {
         let p = usize::from(priority & 7);
         let now = self.pooled(from.counts[p].shared);
-        let left = self.pooled(from.waiting(priority).saturating_sub(gone));
+        let waiting = from.waiting(priority).saturating_sub(gone);
+        let left = self.pooled(waiting);
         // What moves out of headroom takes room in the pool.
         let used = self.used.saturating_sub(freed) + left.saturating_sub(now);
-        used <= self.pool && (left == 0 || self.is_below(left.saturating_add(self.resume), used))
+        used <= self.pool
+            && (left == 0 || self.is_below(left.saturating_add(self.resume), used))
+            && (!from.refused.contains(priority) || self.has_room(waiting, used))
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Stuck {
     pub priority: u8,
 }
 
-/// Queues each of which is paused by the switch of the next one, which holds what it sent there in that
-/// next queue; the last one by that of the first.
+/// Queues each of which is paused by the switch of the next one, which holds in that next queue what it sent
+/// there, or what fills the pool so that what it sent found no room; the last one by that of the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadlock {
     /// The queues, in the order of the packets.
@@ -193,8 +193,22 @@ impl<H: Host, O: Observer> Network<H, O> {
     ) -> Option<Deadlock> {
         // Those that only wait for a dead end are taken away until each left has one to wait for.
         let next = |left: &BTreeSet<Queue>, (id, p): Queue| {
+            let ingress = |id: u32| &self.managed.ingresses[id as usize];
             let waits = |q: &&Queue| q.1 == p && held[*q].contains_key(&id);
-            left.iter().find(waits).copied()
+            // Who found no room may have nothing there: it waits for those that fill the pool.
+            let End::Switch(switch) = self.channels[id as usize].to else {
+                return None;
+            };
+            let buffer = &self.managed.switches[switch as usize].buffer;
+            let fills = |q: &&Queue| {
+                let mut from = held[*q].keys();
+                self.channels[q.0 as usize].from == End::Switch(switch)
+                    && from.any(|&from| buffer.is_in_pool(ingress(from), q.1))
+            };
+            let refused = ingress(id).refused.contains(p);
+            let own = left.iter().find(waits);
+            own.or_else(|| left.iter().find(fills).filter(|_| refused))
+                .copied()
         };
         let mut left = stuck.clone();
         loop {

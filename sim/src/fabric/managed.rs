@@ -39,8 +39,8 @@ pub(super) struct Managed {
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     pub(super) buffer: Buffer,
-    /// Whom it has paused under a threshold that moves, or because of what others hold alone, by channel
-    /// and priority, in the order in which it did; some of them may have been let go since.
+    /// Whom it has paused under a threshold that moves, or because a frame found no room, by channel and
+    /// priority, in the order in which it did; some of them may have been let go since.
     pub(super) held: Vec<(u32, u8)>,
     /// The most of the pool that was in use since they were last looked at.
     peak: u64,
@@ -215,6 +215,7 @@ impl<H: Host, O: Observer> Network<H, O> {
             // Not if nothing is there that could leave, for then nobody would ever be let go again.
             let holds = from.waiting(priority) > 0 || node.buffer.used() > 0;
             if lossless && holds && !from.off.contains(priority) {
+                from.refused = from.refused.with(priority);
                 self.stop(ingress, priority, Some(out));
             }
             return self.discard(ingress, slot, cause);
@@ -303,7 +304,8 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
     }
 
-    /// Lets go those whose threshold has risen above what they have, because others have left the pool.
+    /// Lets go those whose threshold has risen above what they have, or who would find room again, because
+    /// others have left the pool.
     #[cold]
     fn review(&mut self, switch: u32) {
         let mut n = 0;
@@ -315,8 +317,7 @@ impl<H: Host, O: Observer> Network<H, O> {
                 continue;
             }
             let from = &mut managed.ingresses[channel as usize];
-            let room = from.waiting(priority) > 0 || node.buffer.has_room();
-            if room && node.buffer.relieves(from, priority) {
+            if node.buffer.relieves(from, priority) {
                 node.held.remove(n);
                 self.release(channel, priority);
                 continue;

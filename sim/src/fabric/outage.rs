@@ -142,7 +142,8 @@ impl<H: Host, O: Observer> Network<H, O> {
             }
             self.flush(id, PriorityMask::ALL, DropCause::LinkDown);
             if !self.managed.gates.is_empty() {
-                self.managed.ingresses[id as usize].off = PriorityMask::NONE;
+                let from = &mut self.managed.ingresses[id as usize];
+                (from.off, from.refused) = (PriorityMask::NONE, PriorityMask::NONE);
                 self.managed.gates[id as usize].forget();
                 self.resume(id, PriorityMask::ALL);
             }

@@ -181,8 +181,8 @@ impl<H: Host, O: Observer> Network<H, O> {
         }
         if let End::Switch(switch) = self.channels[channel as usize].to {
             let node = &mut self.managed.switches[switch as usize];
-            let none = self.managed.ingresses[channel as usize].waiting(priority) == 0;
-            let others = none || node.buffer.is_dynamic();
+            let refused = self.managed.ingresses[channel as usize].refused;
+            let others = refused.contains(priority) || node.buffer.is_dynamic();
             if others && !node.held.contains(&(channel, priority)) {
                 node.held.push((channel, priority));
             }
@@ -193,8 +193,9 @@ impl<H: Host, O: Observer> Network<H, O> {
     /// Lets the sender on a channel go.
     #[cold]
     pub(super) fn release(&mut self, channel: u32, priority: u8) {
-        let off = &mut self.managed.ingresses[channel as usize].off;
-        *off = off.without(priority);
+        let from = &mut self.managed.ingresses[channel as usize];
+        from.off = from.off.without(priority);
+        from.refused = from.refused.without(priority);
         self.ask(channel, PriorityMask::NONE.with(priority), false);
     }
 

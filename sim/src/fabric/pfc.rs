@@ -16,7 +16,8 @@ pub struct PfcSpec {
     /// How much may wait before the sender is paused.
     pub threshold: Threshold,
     /// How many bytes below the threshold it is let go again; if the threshold is less than that, when
-    /// nothing waits.
+    /// nothing waits. Who lost a frame for want of room is let go only with as many bytes of the pool free, or
+    /// with the whole of it.
     pub resume: u64,
     /// Room for what comes after the pause was asked for.
     pub headroom: Headroom,

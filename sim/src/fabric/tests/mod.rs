@@ -5,6 +5,7 @@ mod faults;
 mod groups;
 mod outages;
 mod pauses;
+mod pools;
 mod queues;
 mod routes;
 mod sharing;
