@@ -301,8 +301,8 @@ fn set_ups_that_cannot_do_what_they_say_are_warned_of() {
     assert_eq!(
         found,
         [
-            "mine.toml:6: switch s0: no load sends in a lossless priority, so that it never pauses anybody: to this \
-             switch all are in priority 3"
+            "mine.toml:6: switch s0: no load sends data in a lossless priority, so that it pauses nobody for any: to \
+             this switch all is in priority 3"
         ]
     );
     let two = "[topology]\nkind = \"dumbbell\"\nleft = 1\nright = 1\n[switch.s0]\nlossless = 3\npfc-threshold = 1000\n";

@@ -57,7 +57,7 @@ fn what_is_lossless_goes_by_what_the_switch_trusts() {
                 let run = run(&content, &[]);
                 let [pauses, lost, _] = counts(&run);
                 let told = format!("{content}: {:?}, {pauses} pauses", warnings(&run));
-                let unused = "no load sends in a lossless priority";
+                let unused = "no load sends data in a lossless priority";
                 let misread =
                     format!("is in priority 3 here but in priority {priority} at hosts h1, h2");
                 let found = |what: &str| warnings(&run).iter().any(|w| w.contains(what));

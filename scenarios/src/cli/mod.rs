@@ -350,8 +350,8 @@ fn sweep(args: &SweepArgs, out: &mut Output) -> Outcome {
     };
     if loaded.plan.axes.is_empty() {
         return bad(format!(
-            "{}: nothing to sweep: the scenario has no [sweep]; say what to vary, \
-             such as --set link.loss=0,1e-5,1e-4",
+            "{}: nothing to sweep: no key has several values, in the scenario's [sweep] or by --set; say what \
+             to vary, such as --set link.loss=0,1e-5,1e-4",
             loaded.name
         ));
     }

@@ -56,7 +56,12 @@ fn write(out: &mut String, report: &Report, detail: Detail) -> std::fmt::Result 
         sweep::write(out, report, detail)?;
     }
     published::write(out, report)?;
-    published::write_prose(out, report)?;
+    // A table leaves out what some are told to look at.
+    let hint = match detail {
+        Detail::Table if report.runs.len() > 1 => " (--details has each run in full)",
+        _ => "",
+    };
+    published::write_prose(out, report, hint)?;
     let judged = report.runs.iter().flat_map(|r| &r.expectations);
     let failed = judged.clone().filter(|j| !j.held).count();
     let total = judged.count();

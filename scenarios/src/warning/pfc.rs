@@ -90,7 +90,7 @@ fn of_switch(
             all.push(told(
                 "lossless",
                 format!(
-                    "no load sends in a lossless priority, so that it never pauses anybody: to this switch all are in \
+                    "no load sends data in a lossless priority, so that it pauses nobody for any: to this switch all is in \
                      {}{why}",
                     priorities(used)
                 ),

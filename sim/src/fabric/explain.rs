@@ -259,7 +259,7 @@ impl Explanation {
             };
         }
         if self.late {
-            line.push_str("; nothing of it was lost: the answer was late");
+            line.push_str("; nothing of it was lost: it or its answer was on its way or waited");
         }
         line
     }

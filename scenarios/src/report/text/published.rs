@@ -121,14 +121,14 @@ fn bounds(least: Option<f64>, most: Option<f64>, j: &Judgement) -> String {
 }
 
 /// Where the figures come from, what to look at, and what is free.
-pub(super) fn write_prose(out: &mut String, report: &Report) -> std::fmt::Result {
-    for (heading, text) in [
-        ("source", &report.source),
-        ("look at", &report.look_at),
-        ("free parameters", &report.free),
+pub(super) fn write_prose(out: &mut String, report: &Report, hint: &str) -> std::fmt::Result {
+    for (heading, hint, text) in [
+        ("source", "", &report.source),
+        ("look at", hint, &report.look_at),
+        ("free parameters", "", &report.free),
     ] {
         if let Some(text) = text {
-            writeln!(out, "\n{heading}")?;
+            writeln!(out, "\n{heading}{hint}")?;
             wrap(out, text, 2)?;
         }
     }
