@@ -5,15 +5,15 @@ use crate::card::PriorityMask;
 use crate::time::Time;
 
 /// What waits for one port of a switch: a row for each priority, the highest first. What every packet needs stands
-/// at the end, beside what the channel counts.
+/// in front, in the cache line behind that of the channel, which comes with it.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct OutputQueue {
-    lines: [Line; 8],
-    bytes: u64,
-    limit: u64,
     /// Priorities in which something waits.
     waiting: PriorityMask,
+    bytes: u64,
+    limit: u64,
+    lines: [Line; 8],
 }
 
 /// What waits in one priority.
