@@ -9,6 +9,7 @@ mod pools;
 mod queues;
 mod routes;
 mod sharing;
+mod storms;
 mod timing;
 
 use super::bare::route;
@@ -262,5 +263,21 @@ impl World {
     fn arrivals(&self, host: usize) -> Vec<u64> {
         let got = &self.net.host(HostId::new(host)).got;
         got.iter().map(|(t, _)| t.as_ps()).collect()
+    }
+}
+
+/// When the `n`-th frame sent without a gap from the beginning has come to the first switch.
+fn come(n: u64) -> u64 {
+    n * LASTS + DELAY
+}
+
+/// Priority 3 is lossless, and paused above so many bytes.
+fn pfc(threshold: u64) -> SwitchSpec {
+    SwitchSpec {
+        pfc: Some(PfcSpec::new(
+            PriorityMask(1 << 3),
+            Threshold::Static(threshold),
+        )),
+        ..SwitchSpec::default()
     }
 }

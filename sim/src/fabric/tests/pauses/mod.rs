@@ -1,13 +1,17 @@
 //! When whom is paused, to the picosecond, and what headroom is for.
 
+mod flaps;
+
 use super::*;
 use crate::fabric::pfc::{QUANTUM, response_quanta};
 use crate::fabric::{ReceiveSpec, Service};
 
 /// A PFC frame at 100 Gb/s, in picoseconds.
 const PFC: u64 = 84 * 80;
+
 /// What a port takes to stop at 100 Gb/s: 394 quanta.
 const RESPONSE: u64 = 394 * 64 * 80;
+
 const LOSSLESS: PriorityMask = PriorityMask(1 << 3);
 
 /// Priority 3 is lossless, and paused as soon as anything waits.
@@ -41,11 +45,6 @@ fn block(w: &mut World, from: u64, n: u32) {
         );
     }
     w.net.kick(HostId::new(0));
-}
-
-/// When the `n`-th frame from the beginning has come to the switch.
-fn come(n: u64) -> u64 {
-    n * LASTS + DELAY
 }
 
 #[test]
@@ -88,22 +87,25 @@ fn a_pause_begins_and_ends_when_the_arithmetic_says() {
     assert_eq!(w.net.now(), at(w.arrivals(2)[159]));
 }
 
-#[test]
-fn a_pause_that_is_not_repeated_runs_out() {
-    let quanta = 1000;
-    let mut w = star(
-        3,
-        link(),
-        PfcSpec {
-            quanta,
-            refresh: Some(Span::from_ms(1)),
-            ..strict()
-        },
-    );
+/// h1 is paused once, for `quanta`, in the first 10 us.
+fn paused_once(quanta: u16) -> World {
+    let spec = PfcSpec {
+        quanta,
+        refresh: Some(Span::from_ms(1)),
+        ..strict()
+    };
+    let mut w = star(3, link(), spec);
     block(&mut w, 0, 100);
     let route = w.route(1, 2);
     w.send(1, (1000..1100).map(|psn| packet(route, psn)));
     w.net.run_until(at(10_000_000));
+    w
+}
+
+#[test]
+fn a_pause_that_is_not_repeated_runs_out() {
+    let quanta = 1000;
+    let w = paused_once(quanta);
     let up = w.channel("h1", "s0");
     let begin = come(1) + PFC + DELAY + RESPONSE;
     // Counted from when the PFC frame has arrived.
@@ -120,19 +122,7 @@ fn a_pause_that_is_not_repeated_runs_out() {
 #[test]
 fn a_pause_that_is_over_before_the_port_responds_pauses_nobody() {
     for (quanta, lasts) in [(393, None), (394, None), (395, Some(512 * 10))] {
-        let mut w = star(
-            3,
-            link(),
-            PfcSpec {
-                quanta,
-                refresh: Some(Span::from_ms(1)),
-                ..strict()
-            },
-        );
-        block(&mut w, 0, 100);
-        let route = w.route(1, 2);
-        w.send(1, (1000..1100).map(|psn| packet(route, psn)));
-        w.net.run_until(at(10_000_000));
+        let w = paused_once(quanta);
         let up = w.channel("h1", "s0");
         let begin = come(1) + PFC + DELAY + RESPONSE;
         let log = w.net.observer();
@@ -537,119 +527,4 @@ fn who_loses_a_frame_to_a_full_receiver_is_paused() {
     );
     assert_eq!(w.psns(1).len() + drops.len(), 1000);
     assert!(!w.net.is_paused(up, 3));
-}
-
-/// A PFC frame that waits for its port, is on its link or has yet to be obeyed when that link goes down is lost,
-/// however soon the link is up again.
-#[test]
-fn no_pause_outlives_its_link() {
-    let quarter = LASTS / 4;
-    // When the frame of h1 comes to the switch, and three quarters of one of h0 are out; it goes a quarter later.
-    let over = come(1) + 3 * quarter;
-    for (blocked, down, up) in [
-        // As it waits for half a frame of h2, as it goes out, as it is on the way, as it is and what takes it back is,
-        // and as h1 has yet to obey.
-        (true, over + 1, over + quarter + quarter / 2),
-        (false, over + 1, over + quarter + quarter / 2),
-        (false, over + quarter / 2, over + quarter + quarter / 2),
-        (false, over + LASTS, over + LASTS + 10),
-        (false, over + DELAY + RESPONSE, over + DELAY + RESPONSE + 10),
-    ] {
-        let mut w = star(3, link(), strict());
-        let route = w.route(2, 1);
-        for psn in 0..if blocked { 3 } else { 0 } {
-            let sent = Packet {
-                priority: 7,
-                ..packet(route, psn)
-            };
-            let host = w.net.host_mut(HostId::new(2));
-            host.plan(at(quarter), sent);
-        }
-        w.net.kick(HostId::new(2));
-        block(&mut w, 0, 1);
-        let route = w.route(1, 2);
-        let host = w.net.host_mut(HostId::new(1));
-        host.plan(at(3 * quarter), packet(route, 1000));
-        host.plan(at(20_000_000), packet(route, 1001));
-        w.net.kick(HostId::new(1));
-        for (time, is_up) in [(down, false), (up, true)] {
-            w.net
-                .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
-                .unwrap();
-        }
-        w.net.run_until(at(15_000_000));
-        let way = w.channel("h1", "s0");
-        assert_eq!(w.net.observer().count("paused"), 0, "{down}");
-        assert!(!w.net.is_paused(way, 3));
-        w.run();
-        assert_eq!(w.psns(2), [0, 1000, 1001], "{down}");
-        let stops = w.net.observer().times("stop", w.channel("s0", "h1")).len();
-        assert_eq!(stops, usize::from(!blocked), "{down}");
-    }
-}
-
-/// What makes a port pause is there still when its link is up again, and is said again at once.
-#[test]
-fn a_port_that_is_over_pauses_again_when_its_link_is_up_again() {
-    let mut w = star(3, link(), strict());
-    block(&mut w, 0, 600);
-    let route = w.route(1, 2);
-    w.send(1, (1000..1500).map(|psn| packet(route, psn)));
-    let (down, up) = (20_000_000, 21_000_000);
-    for (time, is_up) in [(down, false), (up, true)] {
-        w.net
-            .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
-            .unwrap();
-    }
-    w.net.run_until(at(40_000_000));
-    let (way, back) = (w.channel("h1", "s0"), w.channel("s0", "h1"));
-    let takes = PFC + DELAY + RESPONSE;
-    let log = w.net.observer();
-    assert_eq!(log.times("stop", back), [come(1), up]);
-    assert_eq!(log.times("paused", way), [come(1) + takes, up + takes]);
-    assert_eq!(log.times("resumed", way), [down]);
-    // It is what waits for h2 that h1 is paused for.
-    let last = w.net.pause_log().records()[1];
-    assert_eq!(
-        (last.channel, last.behind),
-        (way, Some(w.channel("s0", "h2")))
-    );
-    w.run();
-    // Lost is what h1 sent while the link was down, and nothing else.
-    let lost = w.drops("h1", "s0", DropCause::LinkDown);
-    assert_eq!(lost, (up - down) / LASTS + 1);
-    assert_eq!(w.psns(2).len() as u64, 600 + 500 - lost);
-}
-
-/// So does a receiver that is too slow.
-#[test]
-fn a_slow_receiver_pauses_again_when_its_link_is_up_again() {
-    let mut w = star(
-        2,
-        link(),
-        PfcSpec::new(LOSSLESS, Threshold::Static(1 << 20)),
-    );
-    let spec = ReceiveSpec {
-        xoff: 50_000,
-        xon: 40_000,
-        ..ReceiveSpec::new(Service::Rate(Rate::from_gbps(1)))
-    };
-    w.net.set_receiver(HostId::new(1), spec).unwrap();
-    w.send_numbered(0, 1, 60);
-    let (down, up) = (40_000_000, 41_000_000);
-    for (time, is_up) in [(down, false), (up, true)] {
-        w.net
-            .set_link("h1-s0", at(time), is_up, Span::from_ms(1))
-            .unwrap();
-    }
-    w.net.run_until(at(60_000_000));
-    let (way, back) = (w.channel("s0", "h1"), w.channel("h1", "s0"));
-    let takes = PFC + DELAY + RESPONSE;
-    let log = w.net.observer();
-    // 60 frames have come by then, and less than 5 are through; the 48th was the first too many.
-    assert_eq!(*log.times("stop", back).last().unwrap(), up);
-    assert_eq!(log.times("stop", back).len(), 2);
-    assert_eq!(*log.times("paused", way).last().unwrap(), up + takes);
-    w.run();
-    assert_eq!(w.psns(1).len(), 60);
 }
