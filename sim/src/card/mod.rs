@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`engine`](Card) | the card: packets in, packets out, timers |
+//! | [`engine`](Card) | the card: packets in, timers |
+//! | `sending` | packets out: which queue pair has the next turn |
 //! | `control`, `groups` | making and changing queue pairs, completion queues, regions; multicast groups |
 //! | [`qp`] | a queue pair: requester, completer, responder |
 //! | [`queue`] | the rings between a program and its card |
@@ -42,6 +43,7 @@ pub mod qp;
 pub mod queue;
 pub mod recent;
 pub mod recovery;
+mod sending;
 pub mod work;
 
 pub use companion::Companion;
