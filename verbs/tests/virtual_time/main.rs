@@ -1,4 +1,8 @@
-//! Programs in virtual time, through the public door.
+//! Programs in virtual time, through the public door: what they wait for, (`groups`) multicast, (`partners`) what they
+//! exchange.
+
+mod groups;
+mod partners;
 
 use softroce_sim::card::{Card, CardConfig};
 use softroce_sim::fabric::machine::Machine;
@@ -42,6 +46,7 @@ const SERVER: Role = Role::Server {
         0,
     )),
 };
+
 const CLIENT: Role = Role::Client {
     server: std::net::SocketAddr::V4(std::net::SocketAddrV4::new(
         std::net::Ipv4Addr::LOCALHOST,
@@ -128,124 +133,6 @@ fn a_ping_pong_takes_what_the_wire_takes() {
         times[0] >= least && times[0] <= least + Duration::from_nanos(20 * 101 + 700),
         "{times:?}"
     );
-}
-
-/// As many multicast groups as the device says, and no more.
-#[test]
-fn a_card_hears_as_many_groups_as_it_says() {
-    let mut world = World::new(network());
-    world
-        .start("h0", |context| {
-            let most = context.query_device()?.max_mcast_grp;
-            let pd = context.alloc_pd()?;
-            let cq = context.create_cq(16, None)?;
-            let mut all = [pd.create_qp(QpType::Ud), pd.create_qp(QpType::Ud)]
-                .map(|qp| qp.cq(&cq).build().unwrap());
-            let group = |n: u32| Gid::from(Ipv4Addr::from(0xef01_0000 + n));
-            for n in 0..most {
-                all[n as usize % 2].attach_mcast(group(n))?;
-            }
-            let full = all[0].attach_mcast(group(most)).unwrap_err().to_string();
-            assert!(
-                full.contains(&format!("{most} multicast groups exist")),
-                "{full}"
-            );
-            // One more queue pair in a group is no more groups, and one group less has room for another.
-            all[0].attach_mcast(group(1))?;
-            all[0].detach_mcast(group(0))?;
-            all[1].attach_mcast(group(most))
-        })
-        .unwrap();
-    for outcome in world.run() {
-        outcome.unwrap();
-    }
-}
-
-/// What a partner says is held against what can be, before a program has it.
-#[test]
-fn partners_that_say_what_cannot_be_are_refused() {
-    type Hear = fn(&mut Partner) -> Result<()>;
-    let swap: Hear = |p| {
-        let own = Endpoint {
-            qp: QpNumber::new(2),
-            psn: Psn::new(3),
-            gid: Gid([0; 16]),
-        };
-        p.swap(&own).map(|_| ())
-    };
-    let memory: Hear = |p| {
-        let own = Remote {
-            addr: 1,
-            rkey: RemoteKey(2),
-        };
-        p.swap_memory(own, 3).map(|_| ())
-    };
-    let barrier: Hear = Partner::barrier;
-    let endpoint = |qp: u32, psn: u32| {
-        let gid = [0; 16];
-        [&qp.to_be_bytes()[..], &psn.to_be_bytes(), &gid].concat()
-    };
-    let region =
-        |addr: u64, len: u64| [&addr.to_be_bytes()[..], &[0; 4], &len.to_be_bytes()].concat();
-    for (hear, said, told) in [
-        (swap, endpoint(0xff_ffff, 0xff_ffff), None),
-        (
-            swap,
-            endpoint(1 << 24, 0),
-            Some("queue pair 16777216; at most 16777215"),
-        ),
-        (
-            swap,
-            endpoint(0, u32::MAX),
-            Some("PSN 4294967295; at most 16777215"),
-        ),
-        (
-            swap,
-            Vec::new(),
-            Some("0 bytes where a queue pair's 24 bytes"),
-        ),
-        (
-            swap,
-            vec![0; 65_536],
-            Some("65536 bytes where a queue pair's 24 bytes"),
-        ),
-        (memory, region(u64::MAX - 8, 8), None),
-        (memory, region(u64::MAX - 8, 9), Some("there are at most 8")),
-        (
-            memory,
-            region(u64::MAX, u64::MAX),
-            Some("there are at most 0"),
-        ),
-        (memory, vec![0; 19], Some("19 bytes where memory, 20 bytes")),
-        (barrier, b"barrier".to_vec(), None),
-        (
-            barrier,
-            b"barrier ".to_vec(),
-            Some("8 bytes where a barrier"),
-        ),
-    ] {
-        let mut world = World::new(network());
-        for (host, role) in [("h0", CLIENT), ("h1", SERVER)] {
-            let said = said.clone();
-            world
-                .start(host, move |context| -> Result<()> {
-                    let mut partner = context.exchange(&role)?;
-                    match role.is_server() {
-                        true => hear(&mut partner),
-                        false => partner.send(&said).and(partner.receive()).map(|_| ()),
-                    }
-                })
-                .unwrap();
-        }
-        let heard = world.run().pop().unwrap();
-        match told {
-            None => assert!(heard.is_ok(), "{heard:?}"),
-            Some(told) => match heard {
-                Err(Error::Protocol(text)) => assert!(text.contains(told), "{text}"),
-                other => panic!("{told}: {other:?}"),
-            },
-        }
-    }
 }
 
 /// Completions of another queue of the host wake who waits, and do not make the wait longer.
@@ -510,25 +397,6 @@ fn who_waits_for_nothing_is_told() {
 }
 
 #[test]
-fn who_waits_for_a_partner_that_has_ended_is_told() {
-    let mut world = World::new(network());
-    world
-        .start("h0", |context| context.exchange(&CLIENT).map(drop))
-        .unwrap();
-    world
-        .start("h1", |context| {
-            context.exchange(&SERVER)?.receive().map(drop)
-        })
-        .unwrap();
-    let outcomes: Vec<Result<()>> = world.run();
-    assert!(outcomes[0].is_ok());
-    assert!(
-        matches!(outcomes[1], Err(Error::Exchange { .. })),
-        "{outcomes:?}"
-    );
-}
-
-#[test]
 fn programs_beside_each_other_take_turns() {
     let mut world = World::new(network());
     world
@@ -569,103 +437,4 @@ fn a_queue_outlives_its_owner_while_it_is_used() {
         })
         .unwrap();
     world.run().remove(0).unwrap();
-}
-
-#[test]
-fn who_looks_for_a_message_is_told_that_there_is_none_or_nobody() {
-    let mut world = World::new(network());
-    world
-        .start("h0", |context| {
-            let mut partner = context.exchange(&CLIENT)?;
-            context.sleep(Duration::from_micros(1))?;
-            partner.send(b"one")?;
-            context.sleep(Duration::from_micros(1))
-        })
-        .unwrap();
-    world
-        .start("h1", |context| {
-            let mut partner = context.exchange(&SERVER)?;
-            assert_eq!(partner.try_receive()?, None);
-            context.sleep(Duration::from_nanos(1500))?;
-            assert_eq!(partner.try_receive()?.as_deref(), Some(&b"one"[..]));
-            assert_eq!(partner.try_receive()?, None);
-            context.sleep(Duration::from_micros(1))?;
-            let gone = partner.try_receive().unwrap_err().to_string();
-            assert!(gone.contains("it has ended"), "{gone}");
-            Ok(())
-        })
-        .unwrap();
-    let outcomes: Vec<Result<()>> = world.run();
-    for outcome in outcomes {
-        outcome.unwrap();
-    }
-}
-
-/// A member of the group at its host; when each of three datagrams came, in nanoseconds, and its last byte.
-fn listen(context: &Context, group: Gid) -> Result<Vec<(u128, u8)>> {
-    let pd = context.alloc_pd()?;
-    let mut cq = context.create_cq(16, None)?;
-    let mut qp = pd.create_qp(QpType::Ud).cq(&cq).build()?;
-    let mr = pd.reg_new(200, Access::LOCAL_WRITE)?;
-    qp.activate(7, Psn::new(1))?;
-    qp.attach_mcast(group)?;
-    let mut heard = Vec::new();
-    for wr_id in 0..3 {
-        let sges = &[mr.sge(0, 200)];
-        qp.post_recv(&RecvRequest { wr_id, sges })?;
-        let completion = cq.wait(Duration::from_millis(1))?;
-        assert_eq!((completion.wr_id, completion.byte_len), (wr_id, 41));
-        let mut last = [0];
-        mr.memory().read_at(40, &mut last);
-        heard.push((context.now().as_nanos(), last[0]));
-    }
-    Ok(heard)
-}
-
-/// Sends three datagrams of one byte to the group, 10 us apart.
-fn speak(context: &Context, group: Gid) -> Result<Vec<(u128, u8)>> {
-    let pd = context.alloc_pd()?;
-    let mut cq = context.create_cq(16, None)?;
-    let mut qp = pd
-        .create_qp(QpType::Ud)
-        .cq(&cq)
-        .max_inline_data(8)
-        .build()?;
-    qp.activate(7, Psn::new(1))?;
-    let to = pd.create_ah(&AddressVector::new(group))?;
-    for n in 1..4 {
-        context.sleep(Duration::from_micros(10))?;
-        qp.post_send(&SendRequest {
-            to: Some(to.to(QpNumber::MULTICAST, 7)),
-            inline: Some(&[n]),
-            ..SendRequest::new(n.into(), Work::Send, &[])
-        })?;
-        cq.wait(Duration::from_millis(1))?;
-    }
-    Ok(Vec::new())
-}
-
-#[test]
-fn a_group_is_reached_through_switches() {
-    let group = Gid::from(Ipv4Addr::new(239, 129, 2, 3));
-    let network = network_of(Topology::fat_tree(4, link(), SwitchSpec::default()).unwrap());
-    let mut world = World::new(network);
-    world
-        .start("h0", move |context| speak(&context, group))
-        .unwrap();
-    // Beside the sender, in its pod, in another.
-    for host in ["h1", "h2", "h15"] {
-        world
-            .start(host, move |context| listen(&context, group))
-            .unwrap();
-    }
-    let outcomes: Vec<_> = world.run().into_iter().map(Result::unwrap).collect();
-    // Two, four and six links of 500 ns; a frame of Ethernet, IPv4, UDP, BTH, DETH, 4 bytes, ICRC, FCS and what
-    // is before and behind it lasts 14 + 20 + 8 + 12 + 8 + 4 + 4 + 4 + 20 = 94 bytes, 7.52 ns, on each; then up to
-    // 100 ns until the program looks.
-    for (heard, links) in outcomes[1..].iter().zip([2, 4, 6]) {
-        assert_eq!(heard.iter().map(|h| h.1).collect::<Vec<_>>(), [1, 2, 3]);
-        let first = 10_000 + links * (500 + 8);
-        assert!((first - 10..first + 120).contains(&heard[0].0), "{heard:?}");
-    }
 }

@@ -1,4 +1,7 @@
-//! Connections by the connection manager, in virtual and in real time: the same programs.
+//! Connections by the connection manager, in virtual and in real time: the same programs. (`unattended`) Programs that
+//! do not call it.
+
+mod unattended;
 
 use softroce_sim::card::{Card, CardConfig};
 use softroce_sim::fabric::machine::Machine;

@@ -1,6 +1,7 @@
 //! Connections whose program computes: their manager answers peers, asks again and keeps what it has to tell, with no
 //! call of the program.
 
+use super::{queue_pair, service};
 use softroce_sim::card::{Card, CardConfig};
 use softroce_sim::fabric::capture::Capture;
 use softroce_sim::fabric::machine::Machine;
@@ -10,12 +11,10 @@ use softroce_sim::fabric::{
 };
 use softroce_sim::random::Probability;
 use softroce_sim::time::Span;
-use softroce_verbs::cm::{
-    CommId, ConnParam, Event, EventChannel, PortSpace, Reason, RejectReason, ServiceId,
-};
+use softroce_verbs::cm::{CommId, ConnParam, Event, EventChannel, Reason, RejectReason};
 use softroce_verbs::provider::sim::World;
 use softroce_verbs::{
-    AddressVector, CompletionQueue, Context, Gid, Partner, QpNumber, QpType, QueuePair, Role, State,
+    AddressVector, CompletionQueue, Context, Gid, Partner, QpNumber, QueuePair, Role, State,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -27,17 +26,6 @@ const TRIP: Duration = Duration::from_millis(1);
 /// What has come already.
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 const AGES: Option<Duration> = Some(Duration::from_secs(1000));
-
-fn service() -> ServiceId {
-    ServiceId::ip(PortSpace::Tcp, 7471)
-}
-
-fn queue_pair(context: &Context) -> (CompletionQueue, QueuePair) {
-    let pd = context.alloc_pd().unwrap();
-    let cq = context.create_cq(16, None).unwrap();
-    let qp = pd.create_qp(QpType::Rc).cq(&cq).build().unwrap();
-    (cq, qp)
-}
 
 /// The server listens, and the client knows where.
 fn meet(context: &Context, role: &Role) -> (Partner, EventChannel, AddressVector) {
