@@ -78,11 +78,9 @@ fn reads_outstanding_are_as_many_as_the_device_says() {
 #[test]
 fn domains_do_not_run_out() {
     let context = open();
-    let device = context.query_device().unwrap();
     let domains: Vec<_> = (0..(1 << 12))
         .map(|_| context.alloc_pd().unwrap())
         .collect();
-    assert!(device.max_pd > 1 << 20);
     let mr = domains.last().unwrap().reg_new(64, Access::LOCAL_WRITE);
     assert!(mr.is_ok());
 }
